@@ -4,9 +4,9 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 CLASSES := $(VENV)/spark-classes.jsa
 
-.PHONY: help setup demo test test-airflow lint format docs bench bench-full chaos clean
+.PHONY: help setup demo test test-all test-airflow lint format docs bench bench-full chaos clean
 
-help: ## what there is to make
+help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(READY) ## a virtual environment with holdfast and what its development needs, and Java
@@ -24,12 +24,15 @@ $(READY): pyproject.toml constraints.txt
 demo: setup ## a Spark pipeline over a year of flights, killed half-way
 	@$(BIN)/python examples/flights/demo.py
 
-$(CLASSES): $(READY) tests/ready_spark.py
-	$(BIN)/python tests/ready_spark.py $@
+$(CLASSES): $(READY) tests/support/ready_spark.py
+	$(BIN)/python tests/support/ready_spark.py $@
 
-test: setup $(CLASSES) ## all tests, with a few seeds of each chaos test
+test: setup $(CLASSES) ## every module and every guarantee, within 8 minutes
 	@tests/install_databases.sh
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not full"
+
+test-all: test ## the same, then all databases, storages, kinds of Spark, chaos tests, benchmarks
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m full
 
 test-airflow: setup ## Airflow's own client against our server
 	@setup/install_airflow.sh
@@ -39,12 +42,13 @@ chaos: setup $(CLASSES) ## the kill, concurrency and model tests at full count
 	@tests/install_databases.sh
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m chaos --rounds 50
 
-lint: setup ## style and types
+lint: setup ## style, types and layers
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
-format: setup ## put the code into shape
+format: setup ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -59,11 +63,11 @@ bench: setup ## measure side by side, within 15 minutes
 	$(BIN)/python -m bench.offload
 
 bench-full: setup ## the same at the large sizes
-	$(BIN)/python -m bench.store --full
-	$(BIN)/python -m bench.server --full
-	$(BIN)/python -m bench.runner --full
-	$(BIN)/python -m bench.spark --full
-	$(BIN)/python -m bench.offload --full
+	BENCH_SIZE=full $(BIN)/python -m bench.store
+	BENCH_SIZE=full $(BIN)/python -m bench.server
+	BENCH_SIZE=full $(BIN)/python -m bench.runner
+	BENCH_SIZE=full $(BIN)/python -m bench.spark
+	BENCH_SIZE=full $(BIN)/python -m bench.offload
 
 clean: ## remove what setup and runs have left
 	rm -rf $(VENV) .venv-airflow .demo .holdfast .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -9,6 +9,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from bench.size import SIZE, Size
+
 
 @dataclass(frozen=True)
 class Table:
@@ -94,7 +96,9 @@ class Report:
             console.print(f"- {note}")
 
     def write(self, directory: Path) -> None:
-        """As RESULTS.md of the benchmarks in that directory."""
+        """As RESULTS.md of the benchmarks in that directory, unless it says nothing of speed."""
+        if SIZE is Size.TINY:
+            return
         parts = [
             f"# Results of `bench/{directory.name}`\n",
             "Written by `make bench`; [README.md](../README.md) says what each figure is.\n",

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-ROUNDS = 5
-TURNS = 20
+from bench.size import SIZE
+
+ROUNDS = SIZE.of(2, 5, 5)
+TURNS = SIZE.of(2, 20, 20)
 
 Work: TypeAlias = Callable[[int], float]
 """Does an operation that many times, and says how many seconds that took."""

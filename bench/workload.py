@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from holdfast.scope import TaskScope
-from holdfast.value import encode
+from holdfast.model.scope import TaskScope
+from holdfast.model.value import encode
 
 SCOPE = TaskScope("orders", "scheduled__2026-01-01", "load")
 RETENTION = timedelta(days=30)

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/reference that follow from the code: `python docs/generate.py`."""
+"""Generator of the pages in docs/reference from the code: `python docs/generate.py`."""
 
 from __future__ import annotations
 
@@ -13,44 +13,45 @@ import click
 from holdfast import errors
 from holdfast.cli import cli
 from holdfast.errors import HoldfastError
+from holdfast.model.duration import duration_text
 from holdfast.server.app import make_app
 from holdfast.server.keys import GivenKeys
 from holdfast.server.tokens import Tokens
-from holdfast.settings import Declared, Settings, declared, duration_text
-from holdfast.stores.memory import MemoryStore
+from holdfast.settings import Declared, Settings, declared
+from holdfast.testing.model import MemoryStore
 
 REFERENCE = Path(__file__).parent / "reference"
 CLI_INTRODUCTION = (
-    "Data goes to stdout and talk to stderr. The exit status is 0, 1 (not found, conflict, "
-    "failed) or 2 (bad usage), and 130 after Ctrl-C. `HOLDFAST_TRACEBACK=1` shows where an "
-    "unexpected error happened."
+    "Data goes to stdout, messages to stderr. The exit status is 0, 1 (not found, conflict, "
+    "failed) or 2 (bad usage), and 130 after Ctrl-C. `HOLDFAST_TRACEBACK=1` shows the traceback "
+    "of an unexpected error."
 )
 SETTINGS_INTRODUCTION = (
-    "They are in `holdfast.toml`, or under `[tool.holdfast]` in `pyproject.toml`, of the current "
-    "directory or the nearest one above it that has them. `core.home` below is `home` in the "
-    "section `[core]`. In the environment it is `HOLDFAST__CORE__HOME`, which overrides the file. "
-    "`holdfast config list` shows what is in force."
+    "Settings are in `holdfast.toml`, or under `[tool.holdfast]` in `pyproject.toml`, in the "
+    "current directory or the nearest parent that has one. `core.home` below is `home` in the "
+    "section `[core]`. The environment variable `HOLDFAST__CORE__HOME` overrides the file. "
+    "`holdfast config list` shows the effective settings."
 )
 HTTP_INTRODUCTION = (
-    "What `holdfast server` answers, made from the description that it serves at `/openapi.json`. "
-    "[The guide](../guides/http-api.md) shows how to use it. Every error is "
+    "The routes of `holdfast server`, generated from its description at `/openapi.json`. "
+    "[The guide](../guides/http-api.md) shows how to use them. Every error is "
     '`{"detail": {"reason": …, "message": …, "hint": …}}`, whose reasons are the codes of '
     "[the errors](errors.md). `/execution/state` is another name of `/execution/store`. The "
     "commands of `/execution/commands` are described in `/openapi.json` alone."
 )
 ERRORS_INTRODUCTION = (
-    "All are in `holdfast.errors`, and all are a `HoldfastError`. `message` says what failed and "
-    "where, `hint` what to do next; `str(error)` has both. A caller that knows only Python's own "
-    "errors can catch those instead. `exit` is the status with which the command line ends."
+    "All errors are in `holdfast.errors`, and are a `HoldfastError`. `message` says what failed "
+    "and where, `hint` what to do next; `str(error)` has both. Some are also a builtin of Python, "
+    "so a caller can catch that instead. `exit` is the exit status of the command line."
 )
 
 COMMANDS = "Wire"
-"""How the names of the schemas of commands begin."""
+"""The prefix of the schema names of commands."""
 BOUNDS = (("minimum", "maximum"), ("minLength", "maxLength"))
 
 
 def pages() -> dict[str, str]:
-    """Each page's name and text."""
+    """Return the text of each page by its name."""
     return {
         "cli.md": cli_page(),
         "errors.md": errors_page(),
@@ -69,7 +70,7 @@ def cli_page() -> str:
 
 
 def contexts(context: click.Context) -> Iterator[click.Context]:
-    """The command and all that are below it, in the order of the help."""
+    """Yield the context of a command and of all its subcommands, in the order of the help."""
     yield context
     group = context.command
     if isinstance(group, click.Group):
@@ -95,7 +96,7 @@ def errors_page() -> str:
 
 
 def also(kind: type[HoldfastError]) -> str:
-    """What else it may be caught as: errors of ours above it, and builtins."""
+    """Return the other classes that an error can be caught as."""
     above = kind.__mro__[1 : kind.__mro__.index(Exception)]
     return ", ".join(f"`{one.__name__}`" for one in above if one is not HoldfastError)
 
@@ -144,7 +145,7 @@ def operation_parts(method: str, path: str, operation: Any) -> Iterator[str]:
 
 
 def content_text(described: Any) -> str:
-    """What a body or a response holds."""
+    """Describe the content of a request body or a response."""
     kinds = described.get("content", {})
     schema = kinds.get("application/json", {}).get("schema")
     if schema is None:
@@ -169,7 +170,7 @@ def model_text(schema: Any) -> str:
 
 
 def type_text(schema: Any) -> str:
-    """A schema in a few words."""
+    """Describe a schema in a few words."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return "a command" if name.startswith(COMMANDS) else f"[{name}](#{name.lower()})"

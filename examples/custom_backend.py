@@ -1,11 +1,11 @@
-"""Keep values in files instead of the database, with a backend of four methods.
+"""Store values in files instead of the database, with a backend of four methods.
 
     export PYTHONPATH=. HOLDFAST__STATE_STORE__BACKEND=custom_backend.FileBackend
     holdfast run custom_backend.py
 
-Look at what is left out: no async methods (they come for free), no fencing, no staged writes, no
-check that a task or asset is known. All of that is done in front of the backend, and the DAG does
-not know of it. In `holdfast.toml` the setting is
+Note what the class does not need: async methods (the base class has them), fencing, staged writes,
+and the check that a task or asset is known. All of that is done before the backend is called, and
+the DAG does not depend on it. In `holdfast.toml` the setting is
 
     [state_store]
     backend = "custom_backend.FileBackend"
@@ -89,7 +89,7 @@ class FileBackend(BaseStoreBackend):
 
 
 def digest(*parts: str) -> str:
-    """Ids and keys may be longer than file names, and hold slashes."""
+    """Return a file name for ids and keys, which may be long and contain slashes."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -2,13 +2,13 @@
 
     holdfast run external_job.py --run-id today
 
-Kill it (`kill -9`) while it waits, and start it again with the same `--run-id`: both tasks go on
-waiting for the jobs of their first attempts. The two show two ways:
+Kill it (`kill -9`) while it waits, and start it again with the same `--run-id`: both tasks continue
+to wait for the jobs of their first attempts. They show two ways:
 
-- `aggregate` is an operator with `ResumableJobMixin`, for operators that others use. The mixin
-  stores an intent before the job is submitted and the job's id after. Look at `find_job`: the job
-  carries the intent as its name, so even a crash between the submit and the storing of the id
-  makes no second job.
+- `aggregate` is an operator with `ResumableJobMixin`, for reusable operators. The mixin stores an
+  intent before the job is submitted and the job's id after. Note `find_job`: the job carries the
+  intent as its name, so even a crash between submitting the job and storing its id creates no
+  second job.
 - `export` does the same by hand in a few lines, with a name that is the same for every attempt.
 """
 
@@ -25,7 +25,7 @@ from holdfast.sdk import DAG, BaseOperator, ResumableJobMixin, task
 
 
 class Cluster:
-    """Stands in for a cluster: a file for each job, with the time at which it will be done."""
+    """A fake cluster: a file for each job, with the time at which it will be done."""
 
     jobs = Path("cluster")
 
@@ -53,7 +53,7 @@ cluster = Cluster()
 
 
 class ClusterJob(ResumableJobMixin, BaseOperator):
-    """Runs a job on the cluster; its result is the job's id."""
+    """Run a job on the cluster; the result is the job's id."""
 
     def execute(self, context: Any) -> Any:
         return self.execute_resumable(context)

@@ -1,11 +1,11 @@
-"""Load what is new in every way of writing that Spark users have, each with its own watermark.
+"""Load new rows with each way of writing that Spark has, each with its own watermark.
 
     holdfast run incremental_loads.py --conf '{"orders": 100}'
     holdfast run incremental_loads.py --conf '{"orders": 130}'
 
-The second run loads the 30 orders that are new. Look at what all ways have in common: they replace
-what an attempt that failed has left, so that doing it again changes nothing. How they read the
-rows does not matter: `incremental` has fixed the end of the load before.
+The second run loads the 30 new orders. Note what all ways have in common: they replace the output
+of a failed attempt, so that a retry changes nothing. How they read the rows does not matter:
+`incremental` has fixed the end of the load before.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ in_steps = Asset("orders_in_steps")
 
 
 def source(spark: SparkSession, orders: int) -> DataFrame:
-    """The orders of a shop, one a minute; a real one would be files or a table."""
+    """Return the orders of a shop, one a minute; a real source would be files or a table."""
     at = F.timestamp_seconds(F.lit(1_767_225_600) + F.col("id") * 60)
     return spark.range(orders).select("id", at.alias("at"), (F.col("id") % 7).alias("amount"))
 
@@ -41,14 +41,14 @@ def source(spark: SparkSession, orders: int) -> DataFrame:
 def incremental_loads() -> None:
     @task.pyspark(outlets=[saved])
     def save(spark: SparkSession, params: dict[str, Any], asset_store: Any) -> int:
-        """A directory for each load, which appears as a whole."""
+        """Save a directory for each load, which appears as a whole."""
         new = incremental(source(spark, params["orders"]), asset_store, cursor="at")
         new.save(f"{LAKE}/saved")
         return read_loads(spark, asset_store, f"{LAKE}/saved").count()
 
     @task.pyspark(outlets=[inserted])
     def insert_with_sql(spark: SparkSession, params: dict[str, Any], asset_store: Any) -> int:
-        """One statement, in which {new} stands for the rows."""
+        """Run one statement, in which {new} stands for the rows."""
         new = incremental(source(spark, params["orders"]), asset_store, cursor="at")
         into = f"INSERT OVERWRITE DIRECTORY '{LAKE}/inserted/{new.name}' USING parquet"
         new.sql(into + " SELECT * FROM {new}")  # noqa: S608
@@ -56,7 +56,7 @@ def incremental_loads() -> None:
 
     @task.pyspark(outlets=[merged])
     def merge_through_a_view(spark: SparkSession, params: dict[str, Any], asset_store: Any) -> int:
-        """Rows replace those of the same key; with Delta or Iceberg this is one MERGE."""
+        """Replace rows by key; with Delta or Iceberg this is one MERGE."""
         new = incremental(source(spark, params["orders"]), asset_store, cursor="at")
         target = LAKE / "merged"
 
@@ -76,7 +76,7 @@ def incremental_loads() -> None:
 
     @task.pyspark(outlets=[daily])
     def replace_partitions(spark: SparkSession, params: dict[str, Any], asset_store: Any) -> int:
-        """Whole days: the last one comes again, and replaces what it had."""
+        """Overwrite whole days: the last one is loaded again, and replaced."""
         days = source(spark, params["orders"]).withColumn("day", F.to_date("at"))
         new = incremental(days, asset_store, cursor="day", primary_key=())
 
@@ -104,7 +104,7 @@ def incremental_loads() -> None:
 
     @task.pyspark(outlets=[database])
     def write_to_a_database(spark: SparkSession, params: dict[str, Any], asset_store: Any) -> int:
-        """A table for each load, which a view of the database can put together."""
+        """Write a table for each load; a view of the database can combine them."""
         url = "jdbc:derby:memory:shop;create=true"
         new = incremental(source(spark, params["orders"]), asset_store, cursor="at")
         table = f"orders_{new.number}"
@@ -116,7 +116,7 @@ def incremental_loads() -> None:
 
     @task.pyspark(outlets=[checked])
     def check_the_rows(spark: SparkSession, params: dict[str, Any], asset_store: Any) -> int:
-        """Orders of nothing are put aside."""
+        """Quarantine orders with an amount of zero."""
         new = incremental(
             source(spark, params["orders"]),
             asset_store,
@@ -128,7 +128,7 @@ def incremental_loads() -> None:
 
     @task.pyspark(outlets=[in_steps])
     def load_in_steps(spark: SparkSession, params: dict[str, Any], asset_store: Any) -> int:
-        """A first load of years, in portions that each move the watermark."""
+        """Load years of data in portions that each move the watermark."""
         orders = source(spark, params["orders"])
         for new in portions(orders, asset_store, cursor="at", max_rows=40):
             new.save(f"{LAKE}/steps")

@@ -1,10 +1,10 @@
-"""One task instance for each region; together they move one watermark.
+"""Mapped task with one instance for each region, which together move one watermark.
 
     holdfast run mapped_tasks.py --run-id today
 
-Look at `advance`: the instances end in any order, and the watermark is the newest of all that they
-report. A plain `set` would leave that of whichever came last. `on_success=True` lets each one count
-only once its region is loaded.
+Note `advance`: the instances end in any order, and the watermark is the maximum of the values that
+they write. A plain `set` would leave the value of the last one. With `on_success=True` each value
+counts only when its region is loaded.
 
 Each map index has a task store of its own, too:
 
@@ -22,7 +22,7 @@ from holdfast.sdk import Asset, dag, task
 
 WAREHOUSE = Path("warehouse")
 SOURCE = {"east": 3, "north": 7, "south": 5, "west": 1}
-"""Stands in for the source: the last day of January for which a region has sent its orders."""
+"""A fake source: the last day of January for which a region has sent its orders."""
 
 orders = Asset("orders", uri="file:///warehouse/orders")
 
@@ -35,7 +35,7 @@ def mapped_tasks() -> None:
 
     @task(outlets=[orders])
     def load(region: str, task_store: Any, asset_store: Any) -> int:
-        # The newest region comes first, the oldest last.
+        # The region with the newest data ends first, the one with the oldest last.
         time.sleep(0.1 * (8 - SOURCE[region]))
         days = [f"2026-01-{day:02}" for day in range(1, SOURCE[region] + 1)]
         WAREHOUSE.mkdir(exist_ok=True)

@@ -1,8 +1,8 @@
-"""Read an API page by page, and go on at the right page after a crash.
+"""Read an API page by page, and resume at the right page after a crash.
 
     holdfast run paginated_ingest.py --run-id today
 
-Look at the order: a page is written to a file of its own, then the cursor of the next page is
+Note the order: a page is written to a file of its own, then the cursor of the next page is
 stored. A crash in between repeats that one page, and writing it again changes nothing.
 """
 
@@ -21,7 +21,7 @@ OUTPUT = Path("pages")
 
 
 def fetch(cursor: int) -> tuple[list[int], int | None]:
-    """Stands in for the API: the rows of a page, and the cursor of the next."""
+    """Return the rows of a page of a fake API, and the cursor of the next page."""
     time.sleep(0.05)
     return [cursor * 10 + row for row in range(10)], cursor + 1 if cursor + 1 < PAGES else None
 

@@ -2,7 +2,7 @@
 
     holdfast run paginated_ingest_async.py --run-id today
 
-Look at the keys: each region has a cursor of its own in the task store, so each goes on at its own
+Note the keys: each region has a cursor of its own in the task store, so each resumes at its own
 page. `aget` and `aset` do not block the event loop, so the regions really overlap.
 """
 
@@ -22,7 +22,7 @@ OUTPUT = Path("pages")
 
 
 async def fetch(region: str, cursor: int) -> list[str]:
-    """Stands in for the API: the rows of a page."""
+    """Return the rows of a page of a fake API."""
     await asyncio.sleep(0.1)
     return [f"{region}-{cursor * 10 + row}" for row in range(10)]
 
@@ -33,7 +33,7 @@ def write(file: str, rows: list[str]) -> None:
 
 
 async def ingest_region(region: str, task_store: Any) -> int:
-    """How many pages it read in this attempt."""
+    """Read the pages of a region; return how many were read in this attempt."""
     begin = await task_store.aget(f"cursor/{region}", 0)
     for cursor in range(begin, PAGES):
         print(f"{region} page {cursor}")

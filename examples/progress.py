@@ -1,14 +1,14 @@
-"""Say how far a long task has come, for anybody who wants to know.
+"""Report the progress of a long task.
 
     holdfast run progress.py --run-id today
 
-The terminal draws `done_x` of `x` in the entry `progress` as a bar. Look at it from another
+The terminal shows `done_x` of `x` in the entry `progress` as a bar. To read it from another
 terminal, in the same directory, while it runs:
 
     holdfast state-store get --dag-id progress --run-id today --task-id rebuild progress
 
-Nobody needs the progress of a task that ended long ago, so it expires after an hour; what the task
-needs to resume would have no such `retention`.
+The progress of a task that ended long ago is of no use, so the entry expires after an hour; state
+that the task needs to resume should have no such `retention`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PARTITIONS = 30
 
 
 def rebuild_partition(partition: int) -> None:
-    """Stands in for the work."""
+    """Simulate the work."""
     time.sleep(0.05)
 
 

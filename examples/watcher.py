@@ -1,14 +1,14 @@
-"""Files that others put into a directory start a DAG, each of them once.
+"""Watcher that starts a DAG for each new file in a directory, exactly once.
 
     holdfast standalone DIRECTORY_OF_THIS_FILE
     echo 17 > inbox/orders-1.csv
 
-The trigger polls the directory and keeps the names that it has seen in the asset store. Look at the
-order: what it writes before a `yield` becomes visible together with that event, in one transaction.
-Kill the triggerer whenever you like; started again, it goes on from the names, and no file is
-lost or told twice.
+The trigger polls the directory and stores the names that it has seen in the asset store. Note the
+order: writes before a `yield` become visible together with that event, in one transaction. You may
+kill the triggerer at any time; after a restart it continues from the stored names, and no file is
+lost or reported twice.
 
-A file counts once it has its last name: write it under another name and rename it.
+A file is detected as soon as its name ends in `.csv`: write it under another name and rename it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOADED = Path("loaded")
 
 
 class NewFiles(BaseEventTrigger):
-    """An event for each new file of a directory."""
+    """Yield an event for each new file of a directory."""
 
     def __init__(self, directory: str, seconds: float) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ inbox = Asset(
 def load_inbox() -> None:
     @task(inlets=[inbox])
     def load(triggering_asset_events: Any, run_id: str) -> list[str]:
-        """A run takes all events since the run before."""
+        """Load the files of all events since the previous run."""
         files = [event.extra["payload"]["file"] for event in triggering_asset_events[inbox]]
         LOADED.mkdir(exist_ok=True)
         for file in files:

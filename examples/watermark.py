@@ -2,9 +2,9 @@
 
     holdfast run watermark.py --conf '{"until": "2026-01-05"}'
 
-Look at `on_success=True`: the new watermark waits for the success of the task. With
-`"fail": true` in the conf, the load breaks off after the data was written; the watermark stays,
-and the next run does the work again. `if_version` makes sure that nobody else has moved the
+Note `on_success=True`: the new watermark takes effect when the task succeeds. With
+`"fail": true` in the conf, the load fails after the data was written; the watermark does not move,
+and the next run does the work again. `if_version` ensures that no other writer has moved the
 watermark since it was read.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.sdk import Asset, dag, task
 
 SOURCE = {f"2026-01-{day:02}": day * 100 for day in range(1, 11)}
-"""Stands in for the source: the amount of each day."""
+"""A fake source: the amount of each day."""
 WAREHOUSE = Path("warehouse")
 
 orders = Asset("orders", uri="file:///warehouse/orders")

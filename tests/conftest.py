@@ -1,39 +1,44 @@
-"""Options and fixtures that all tests share."""
+"""Options and fixtures of all tests."""
 
 from __future__ import annotations
 
 import gc
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
 from servers import Server, ServerDatabase, SqliteDatabase, mariadb_server, postgres_server
 
-# Hundreds of processes are started here: each would compile all that it imports.
+# Hundreds of processes are started here: each would compile all its imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Files of the tests are in memory where there is room for them: databases wait for a disk at each
-# commit, and no test takes the power away.
+# Files of the tests are in memory if there is room: databases wait for a disk at each
+# commit, and no test cuts the power.
 if os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 4 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
-# Each JVM lives for seconds: to compile and verify with care would take longer than it saves. One
-# that cannot use the archive, which `make test` writes, goes on without it and without a word.
+# Each JVM lives for seconds: careful compilation and verification take longer than they save. A
+# JVM that cannot use the archive, which `make test` writes, silently runs without it.
 os.environ.setdefault(
     "JDK_JAVA_OPTIONS",
     "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
     f"-XX:SharedArchiveFile={Path(sys.prefix, 'spark-classes.jsa')} -Xlog:disable",
 )
 
-# Spark's Python is the one that runs the tests, on this machine alone.
+# A background process ignores Ctrl-C, and so would the runs that tests send it to.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Spark's Python is the one that runs the tests, on this machine only.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+ROOT = Path(__file__).parent
 
 settings.register_profile("holdfast", derandomize=True, database=None, deadline=None)
 settings.load_profile("holdfast")
@@ -49,21 +54,56 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with Spark come first: they take longest, and what they share is then made once.
+QUICK, FULL = pytest.StashKey[set[str]](), pytest.StashKey[set[str]]()
+"""Names of the collected tests that `make test` runs, and that only `make test-all` runs."""
+LONG = ("chaos", "examples", "runner", "spark")
+"""Directories whose tests take seconds: of the cases of a test, `make test` runs one."""
 
-    The suite is shipped without our markers, so they are put on its tests here.
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Sort tests by their length, and mark tests that belong to `make test-all`.
+
+    Long tests come first, so that no worker ends with one, and those with Spark before the others,
+    so that what they share is made once. The conformance suite is shipped without our markers, so
+    they are put on its tests here.
     """
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    items.sort(key=lambda item: (item.get_closest_marker("xdist_group") is None, not is_long(item)))
+    cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.name.startswith("test_random_commands"):
             item.add_marker("chaos")
+            if item.path.parent.name != "sql":
+                item.add_marker("full")
+        if is_long(item):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        elif is_on_mariadb(item):
+            item.add_marker("full")
+    for alternatives in cases.values():
+        chosen = min(alternatives, key=preference)
+        for item in alternatives:
+            if item is not chosen:
+                item.add_marker("full")
+    for item in items:
+        tier = FULL if item.get_closest_marker("full") else QUICK
+        config.stash.setdefault(tier, set()).add(item.name.partition("[")[0])
+
+
+def is_long(item: pytest.Item) -> bool:
+    return item.path.relative_to(ROOT).parts[0] in LONG
+
+
+def is_on_mariadb(item: pytest.Item) -> bool:
+    return "mariadb" in getattr(item, "fixturenames", ()) or "mariadb" in item.name
+
+
+def preference(item: pytest.Item) -> bool:
+    """Order the cases of a test: through Spark Connect first, as tasks of a runner use Spark."""
+    return "connect" not in item.name
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests are in memory until the end: the garbage collector need not look at them
-    again and again."""
+    """Freeze the garbage collector: thousands of tests are in memory until the end."""
     gc.freeze()
 
 
@@ -73,15 +113,21 @@ def rounds(pytestconfig: pytest.Config) -> int:
 
 
 @pytest.fixture(scope="session")
+def only_in_full(pytestconfig: pytest.Config) -> set[str]:
+    """The names of the collected tests that `make test` leaves out."""
+    return pytestconfig.stash.get(FULL, set()) - pytestconfig.stash.get(QUICK, set())
+
+
+@pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
-    """A PostgreSQL server."""
+    """Yield a PostgreSQL server."""
     with postgres_server() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[Server]:
-    """A MariaDB server."""
+    """Yield a MariaDB server."""
     with mariadb_server() as server:
         yield server
 
@@ -107,7 +153,7 @@ def mariadb_database(mariadb: Server) -> Iterator[ServerDatabase]:
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """The URL of a migrated database without rows: the test runs on each kind."""
+    """Return the URL of a migrated database without rows, once for each kind of database."""
     database: SqliteDatabase | ServerDatabase
     database = request.getfixturevalue(f"{request.param}_database")
     return database.empty()

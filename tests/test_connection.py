@@ -13,9 +13,9 @@ import pytest
 
 import holdfast
 from holdfast import NEVER_EXPIRE, Connection
-from holdfast import command as c
-from holdfast.accessor import Rules, TaskStore
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast import commands as c
+from holdfast.accessor.binding import Rules
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import (
     InvalidInput,
     InvalidType,
@@ -24,8 +24,9 @@ from holdfast.errors import (
     UnknownTaskInstance,
     VersionConflict,
 )
-from holdfast.scope import TaskScope
-from holdfast.stores.memory import MemoryStore
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import TaskScope
+from holdfast.testing.model import MemoryStore
 
 LOAD = ("sales", "monday", "load")
 
@@ -35,7 +36,7 @@ def connection() -> Connection:
     return Connection(MemoryStore())
 
 
-def test_with_nothing_configured_state_is_kept_in_the_project(
+def test_without_configuration_state_is_stored_in_the_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -102,8 +103,8 @@ def test_declaring_an_asset_that_a_dag_declares_uses_it(connection: Connection) 
     assert connection.asset_store(uri="s3://lake/orders").get("watermark") == 1
 
 
-def test_an_asset_is_named_in_one_way(connection: Connection) -> None:
-    with pytest.raises(InvalidInput, match="a name and a URI"):
+def test_an_asset_is_given_by_name_or_uri_only(connection: Connection) -> None:
+    with pytest.raises(InvalidInput, match="its name or its URI"):
         connection.asset_store()
 
 
@@ -157,7 +158,7 @@ def test_a_large_value_is_written_with_a_warning(caplog: pytest.LogCaptureFixtur
     assert "`job` of task sales/monday/load: the value has 102 bytes" in caplog.text
 
 
-def test_an_error_says_whose_value_it_is(connection: Connection) -> None:
+def test_an_error_names_the_scope_of_its_value(connection: Connection) -> None:
     with pytest.raises(
         InvalidType, match=r"`b` of task sales/monday/load: value\['at'\] is a datetime"
     ) as caught:
@@ -168,7 +169,7 @@ def test_an_error_says_whose_value_it_is(connection: Connection) -> None:
 
 
 class TestAttempt:
-    def test_staged_writes_take_effect_when_the_block_ends_well(
+    def test_staged_writes_take_effect_when_the_block_succeeds(
         self, connection: Connection
     ) -> None:
         orders = connection.asset_store(name="orders", declare=True)
@@ -205,7 +206,7 @@ class TestAttempt:
             with pytest.raises(StaleAttempt):
                 zombie.asset_store(name="orders").set("watermark", 1)
 
-    def test_what_went_wrong_in_the_block_is_not_hidden_by_its_end(
+    def test_an_exception_in_the_block_is_not_hidden_by_its_end(
         self, connection: Connection
     ) -> None:
         with pytest.raises(ZeroDivisionError) as caught, connection.task_store(*LOAD).attempt():
@@ -231,8 +232,10 @@ class TestAttempt:
         with pytest.raises(InvalidInput, match="no attempt"):
             connection.asset_store(name="orders", declare=True).set("w", 1, on_success=True)
 
-    def test_its_number_is_known_once_it_has_begun(self, connection: Connection) -> None:
-        with pytest.raises(InvalidInput, match="has not begun"):
+    def test_the_number_of_an_attempt_is_known_once_it_has_started(
+        self, connection: Connection
+    ) -> None:
+        with pytest.raises(InvalidInput, match="has not started"):
             _ = connection.task_store(*LOAD).attempt().number
 
     def test_clear_on_success_clears_the_task_store_and_no_other(self) -> None:
@@ -246,7 +249,7 @@ class TestAttempt:
         assert connection.task_store(*LOAD).items() == []
         assert orders.items() == [("watermark", 1)]
 
-    def test_failure_keeps_the_task_store_even_so(self) -> None:
+    def test_failure_keeps_the_task_store_despite_clear_on_success(self) -> None:
         connection = Connection(MemoryStore(), Rules(clear_on_success=True))
 
         with pytest.raises(ZeroDivisionError), connection.task_store(*LOAD).attempt() as attempt:
@@ -255,7 +258,7 @@ class TestAttempt:
 
         assert connection.task_store(*LOAD).get("job") == 1
 
-    def test_it_works_in_an_event_loop(self, connection: Connection) -> None:
+    def test_an_attempt_works_in_an_event_loop(self, connection: Connection) -> None:
         orders = connection.asset_store(name="orders", declare=True)
 
         async def work() -> None:

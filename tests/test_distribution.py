@@ -1,4 +1,4 @@
-"""What is installed under the name `holdfast`."""
+"""The installed distribution `holdfast`, and foreign ones of the same name."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from holdfast import distribution
 from holdfast.errors import ForeignPackage
 
 
-def test_a_foreign_package_of_the_same_name_is_named(tmp_path: Path) -> None:
+def test_the_error_for_a_foreign_package_names_it(tmp_path: Path) -> None:
     (tmp_path / "holdfast-0.5.1.dist-info").mkdir()
 
     with pytest.raises(ForeignPackage, match=r"holdfast 0\.5\.1, which is another project"):
         distribution.check(tmp_path)
 
 
-def test_our_own_distribution_is_not_foreign(tmp_path: Path) -> None:
+def test_the_holdfast_distribution_is_not_foreign(tmp_path: Path) -> None:
     (tmp_path / "holdfast_state-0.1.0.dist-info").mkdir()
 
     distribution.check(tmp_path)

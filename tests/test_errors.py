@@ -1,4 +1,4 @@
-"""The tree of errors: one base, and each class knows what the edges need."""
+"""Error classes: one base, unique codes, statuses, hints and pickling."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ BUILTINS = [
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_every_error_has_the_one_base(kind: type[Exception]) -> None:
+def test_every_error_has_the_same_base(kind: type[Exception]) -> None:
     assert issubclass(kind, HoldfastError)
 
 
 @pytest.mark.parametrize(("kind", "builtin"), BUILTINS)
-def test_an_error_is_also_the_builtin_that_python_programs_expect(
+def test_an_error_is_also_the_matching_builtin_exception(
     kind: type[HoldfastError], builtin: type[Exception]
 ) -> None:
     assert issubclass(kind, builtin)
 
 
-def test_every_error_has_a_code_of_its_own() -> None:
+def test_every_error_has_a_unique_code() -> None:
     codes = [kind.code for kind in CLASSES]
 
     assert len(set(codes)) == len(codes)
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_every_error_knows_its_statuses(kind: type[HoldfastError]) -> None:
+def test_every_error_has_its_statuses(kind: type[HoldfastError]) -> None:
     assert 400 <= kind.status < 600
     assert kind.exit_status in (1, 2)
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_an_error_says_what_and_what_next(kind: type[HoldfastError]) -> None:
+def test_an_error_has_a_message_and_a_hint(kind: type[HoldfastError]) -> None:
     error = kind("asset `orderz` is not known", hint="check the name")
 
     assert str(error) == "asset `orderz` is not known\nhint: check the name"
@@ -66,7 +66,7 @@ def test_an_error_says_what_and_what_next(kind: type[HoldfastError]) -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_an_error_goes_through_pickle(kind: type[HoldfastError]) -> None:
+def test_an_error_can_be_pickled(kind: type[HoldfastError]) -> None:
     error = pickle.loads(pickle.dumps(kind("what", hint="next")))
 
     assert type(error) is kind

@@ -1,4 +1,4 @@
-"""Names that are loaded when they are first used."""
+"""Lazily loaded names."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Settings from files and the environment."""
+
 from __future__ import annotations
 
 from datetime import timedelta
@@ -7,7 +9,8 @@ import pytest
 from rich.pretty import pretty_repr
 
 from holdfast.errors import InvalidSettings
-from holdfast.settings import declared, duration, duration_text, load, rows, without_password
+from holdfast.model.duration import duration, duration_text
+from holdfast.settings import declared, load, rows, without_password
 
 
 def write(file: Path, text: str) -> Path:
@@ -22,7 +25,7 @@ def refusal(directory: Path, environ: dict[str, str] | None = None) -> InvalidSe
     return raised.value
 
 
-def test_with_nothing_configured_every_setting_has_its_default(tmp_path: Path) -> None:
+def test_without_configuration_every_setting_has_its_default(tmp_path: Path) -> None:
     settings = load(tmp_path, {})
 
     assert settings.core.retry_window == timedelta(seconds=60)
@@ -33,7 +36,7 @@ def test_with_nothing_configured_every_setting_has_its_default(tmp_path: Path) -
     assert settings.database_url == f"sqlite:///{tmp_path}/.holdfast/holdfast.db"
 
 
-def test_the_nearest_file_above_counts_and_home_is_relative_to_it(tmp_path: Path) -> None:
+def test_the_nearest_parent_file_is_used_and_home_is_relative_to_it(tmp_path: Path) -> None:
     write(tmp_path / "holdfast.toml", '[core]\nhome = "far"')
     write(tmp_path / "project" / "holdfast.toml", '[core]\nhome = "state"')
     deep = tmp_path / "project" / "dags" / "daily"
@@ -42,14 +45,14 @@ def test_the_nearest_file_above_counts_and_home_is_relative_to_it(tmp_path: Path
     assert load(deep, {}).home == tmp_path / "project" / "state"
 
 
-def test_a_pyproject_counts_only_with_its_own_section(tmp_path: Path) -> None:
+def test_a_pyproject_is_used_only_with_its_own_section(tmp_path: Path) -> None:
     write(tmp_path / "pyproject.toml", '[tool.holdfast.core]\nhome = "state"')
     write(tmp_path / "inner" / "pyproject.toml", '[project]\nname = "x"')
 
     assert load(tmp_path / "inner", {}).home == tmp_path / "state"
 
 
-def test_an_absolute_home_stays_where_it_is(tmp_path: Path) -> None:
+def test_an_absolute_home_is_unchanged(tmp_path: Path) -> None:
     write(tmp_path / "holdfast.toml", f'[core]\nhome = "{tmp_path}/elsewhere"')
 
     assert load(tmp_path, {}).home == tmp_path / "elsewhere"
@@ -167,7 +170,7 @@ def test_zero_may_be_written_as_a_number(tmp_path: Path) -> None:
         ("[spark.conf]\ndriver.memory = '2g'", "spark.conf"),
     ],
 )
-def test_a_bad_file_is_refused_by_key_and_file(tmp_path: Path, text: str, named: str) -> None:
+def test_the_error_for_a_bad_file_names_key_and_file(tmp_path: Path, text: str, named: str) -> None:
     file = write(tmp_path / "holdfast.toml", text)
 
     error = refusal(tmp_path)
@@ -184,10 +187,10 @@ def test_a_bad_value_is_shown_with_what_is_allowed(tmp_path: Path) -> None:
         "state_store.orphan_grace_days may not be '-2', "
         "found in HOLDFAST__STATE_STORE__ORPHAN_GRACE_DAYS"
     )
-    assert error.hint == "it is a whole number from 0 to 36500"
+    assert error.hint == "give a whole number from 0 to 36500"
 
 
-def test_an_unknown_variable_is_refused_with_the_likely_one(tmp_path: Path) -> None:
+def test_an_unknown_variable_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     error = refusal(tmp_path, {"HOLDFAST__DATABASE__URI": "sqlite://"})
 
     assert "HOLDFAST__DATABASE__URI" in error.message
@@ -201,7 +204,7 @@ def test_an_unknown_variable_is_refused_with_the_likely_one(tmp_path: Path) -> N
         ("holdfast.toml", "[database]\nurl = ['postgresql://ann:s3cret@host/db']", "database.url"),
     ],
 )
-def test_a_refusal_never_shows_a_password(tmp_path: Path, name: str, text: str, named: str) -> None:
+def test_an_error_never_shows_a_password(tmp_path: Path, name: str, text: str, named: str) -> None:
     write(tmp_path / name, text)
 
     error = refusal(tmp_path)
@@ -225,7 +228,7 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
     assert without_password(url) == shown
 
 
-def test_rows_say_value_origin_and_meaning(tmp_path: Path) -> None:
+def test_rows_have_value_origin_and_meaning(tmp_path: Path) -> None:
     file = write(tmp_path / "holdfast.toml", '[core]\nretry_window = "120s"')
     environ = {"HOLDFAST__DATABASE__URL": "postgresql://ann:pw@host/db"}
 
@@ -257,7 +260,7 @@ def test_the_repr_of_settings_shows_no_secrets(tmp_path: Path) -> None:
     assert "port=8793" in repr(settings.api)
 
 
-def test_the_default_database_is_shown_as_the_url_in_force(tmp_path: Path) -> None:
+def test_the_default_database_is_shown_as_its_url(tmp_path: Path) -> None:
     settings = load(tmp_path, {})
 
     assert settings.database_url in {row.value for row in rows(settings)}
@@ -273,12 +276,12 @@ def test_the_default_database_is_shown_as_the_url_in_force(tmp_path: Path) -> No
         ("0", timedelta(0)),
     ],
 )
-def test_durations_read_and_write_alike(text: str, length: timedelta) -> None:
+def test_durations_round_trip(text: str, length: timedelta) -> None:
     assert duration(text) == length
     assert duration_text(length) == text
 
 
 @pytest.mark.parametrize("text", ["", "5", "5 m", "1.5h", "m", "7w", "1h30m", "٣s", "-1s"])
-def test_anything_else_is_no_duration(text: str) -> None:
+def test_another_text_is_not_a_duration(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         duration(text)

@@ -1,4 +1,4 @@
-"""One value of 256 MB: how much memory it takes to set it, and to get it."""
+"""One large value: how much memory it takes to set it, and to get it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from itertools import product
 
 from bench.offload.s3 import BUCKET, s3_server
 from bench.report import crossed
+from bench.size import SIZE
 from bench.spark.run import Run
 
-SIZE = 256 * 2**20
+MEGABYTES = SIZE.of(16, 256, 256)
 KINDS = ("one string", "a list of strings")
 OPERATIONS = ("set", "get")
 LIMIT = 2.2
@@ -31,11 +32,11 @@ def measure(run: Run) -> None:
                 worst = max(worst, growth)
                 column = cells.setdefault(f"{operation}, {kind}", {})
                 column[f"{place}, compression {compression}"] = f"{growth:.2f}"
-    title = "Peak memory of a value of 256 MB, the user's own copy included, by its size"
+    title = f"Peak memory of a value of {MEGABYTES} MB, the user's own copy included, by its size"
     run.report.tables.append(crossed(title, "where", cells))
     run.report.at_most(
         LIMIT,
-        "memory of a value of 256 MB, by its size, at worst",
+        f"memory of a value of {MEGABYTES} MB, by its size, at worst",
         worst,
         "a copy is made on the way, in the case that the table shows",
     )
@@ -43,6 +44,6 @@ def measure(run: Run) -> None:
 
 def _growth(operation: str, kind: str, database: str, url: str, compression: str) -> float:
     command = [sys.executable, "-m", "bench.offload.memory_side"]
-    given = [operation, kind, database, url, compression, str(SIZE)]
+    given = [operation, kind, database, url, compression, str(MEGABYTES * 2**20)]
     done = subprocess.run([*command, *given], capture_output=True, text=True, check=True)
-    return int(done.stdout) / SIZE
+    return int(done.stdout) / (MEGABYTES * 2**20)

@@ -8,13 +8,13 @@ import random
 from pathlib import Path
 from typing import Any
 
-from holdfast import command as c
-from holdfast.accessor import TaskStore
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.entry import ApiWriter
-from holdfast.scope import TaskScope
+from holdfast import commands as c
+from holdfast.accessor.task_store import TaskStore
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
 from holdfast.settings import ObjectStore
-from holdfast.stores.offload import OffloadStore
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.store import OffloadStore
 from holdfast.stores.sql import SqlStore
 
 TASK = TaskScope("orders", "scheduled__2026-01-01", "load")

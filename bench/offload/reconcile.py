@@ -15,13 +15,14 @@ import msgspec
 
 from bench.offload import reconcile_side
 from bench.report import Table
+from bench.size import SIZE
 from bench.spark.run import Run
-from holdfast import command as c
-from holdfast.entry import TaskWriter
-from holdfast.purge_command import ReserveObjects
-from holdfast.scope import TaskScope
+from holdfast import commands as c
+from holdfast.commands import ReserveObjects
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
+from holdfast.model.value import as_reference
 from holdfast.stores.sql import SqlStore
-from holdfast.value import as_reference
 
 DAGS, RUNS = 10, 50
 """Objects are shared by so many dags, with so many runs each."""
@@ -43,7 +44,7 @@ class Measured(NamedTuple):
 
 def measure(run: Run) -> None:
     """At a tenth of the objects, and at all of them."""
-    most = 1_000_000 if run.full else 100_000
+    most = SIZE.of(1_000, 100_000, 1_000_000)
     found: dict[tuple[str, int], Measured] = {}
     for count in (most // 10, most):
         place = run.directory / str(count)
@@ -98,7 +99,7 @@ def plant(place: Path, count: int) -> None:
             scope = TaskScope(f"dag {lot % DAGS}", f"run {lot // DAGS}", "load")
             values = []
             for number in range(lot, count, DAGS * RUNS):
-                reference = backend.place(scope, f"file {number}", CONTENT)
+                reference = backend.reference_for(scope, f"file {number}", CONTENT)
                 assert reference is not None
                 file = Path(reference.removeprefix("file://"))
                 file.parent.mkdir(parents=True)

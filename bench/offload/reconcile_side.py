@@ -15,9 +15,9 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
-from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast.model.value import reference_in
 from holdfast.settings import Database, ObjectStore, Settings, Spark
-from holdfast.value import reference_in
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
 
 def storage(place: Path) -> ObjectStoreBackend:
@@ -41,8 +41,8 @@ def alone(place: Path) -> tuple[float, float, int]:
 
 def on_spark(place: Path) -> tuple[float, float, int]:
     from holdfast.spark.reconcile.comparison import Comparison
+    from holdfast.spark.session.maintenance import maintenance_session
     from holdfast.spark.source.registration import register
-    from holdfast.spark.standby import maintenance_session
 
     url = database(place)
     settings = Settings(database=Database(url=url), spark=Spark(conf={"spark.driver.memory": "2g"}))

@@ -14,20 +14,20 @@ from bench import airflow
 from bench.offload import airflow_objects
 from bench.offload.s3 import BUCKET, s3_server
 from bench.report import crossed
-from bench.rounds import in_turns
+from bench.rounds import ROUNDS, in_turns
+from bench.size import SIZE
 from bench.spark.run import Run
-from holdfast import command as c
-from holdfast.accessor import TaskStore
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.entry import TaskWriter
-from holdfast.scope import TaskScope
+from holdfast import commands as c
+from holdfast.accessor.task_store import TaskStore
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
 from holdfast.settings import ObjectStore
-from holdfast.stores.offload import OffloadStore
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.store import OffloadStore
 from holdfast.stores.sql import SqlStore
 
-VALUES = 1000
+VALUES = SIZE.of(40, 1000, 1000)
 SIZE = 100_000
-ROUNDS = 5
 AT_ONCE = 32
 
 OURS, THEIRS, ALONE = "TaskStore", f"Airflow {airflow.VERSION}", "obstore alone"

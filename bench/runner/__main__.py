@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
 
@@ -11,15 +10,13 @@ from rich.console import Console
 from bench import airflow, machine
 from bench.report import Report
 from bench.runner.project import RunFailed
-from bench.runner.sections import FULL, NORMAL, SECTIONS, Run
+from bench.runner.sections import SECTIONS, Run
+from bench.size import SIZE
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.runner", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="with more rounds and instances")
-    sizes = FULL if parser.parse_args().full else NORMAL
     talk = Console(stderr=True)
-    report = Report([("size", sizes.name), *machine.facts()])
+    report = Report([("size", SIZE.value), *machine.facts()])
     talk.print("Airflow: installing")
     try:
         airflow.install()
@@ -28,7 +25,7 @@ def main() -> None:
         with_airflow = False
         report.notes.append(f"Airflow {airflow.VERSION} did not take part: {error}")
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as directory:
-        run = Run(sizes, Path(directory), with_airflow, report)
+        run = Run(Path(directory), with_airflow, report)
         for number, section in enumerate(SECTIONS, start=1):
             name = section.__name__.replace("_", " ")
             talk.print(f"{number} of {len(SECTIONS)}: {name}")

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.run_command import GetResults
+from holdfast.commands import GetResults
+from holdfast.model.value import decode
 from holdfast.stores.sql import SqlStore
-from holdfast.value import decode
 
 PROGRAM = Path(sys.executable).with_name("holdfast")
 DAGS = Path(__file__).with_name("dags")

@@ -8,19 +8,12 @@ from statistics import median
 
 from bench.report import Report, Table, crossed
 from bench.runner import demo, empty, four, pipe, sparkstart
+from bench.size import SIZE
 
-
-@dataclass(frozen=True)
-class Sizes:
-    name: str
-    rounds: int
-    """Runs of one thing, of which the median counts."""
-    instances: int
-    """Of a mapped task that does nothing."""
-
-
-NORMAL = Sizes("normal", rounds=3, instances=300)
-FULL = Sizes("full", rounds=5, instances=1000)
+ROUNDS = SIZE.of(1, 3, 5)
+"""Runs of one thing, of which the median counts."""
+INSTANCES = SIZE.of(20, 300, 1000)
+"""Of a mapped task that does nothing."""
 
 _IMPORTS = "most of it is Python loading the database library, in two processes at a time"
 _CROSSING = "two processes wake each other for each call"
@@ -32,14 +25,13 @@ _CALLS = "the tasks did little else, or the disk was slow at making writes durab
 class Run:
     """What all parts share."""
 
-    sizes: Sizes
     directory: Path
     with_airflow: bool
     report: Report
 
 
 def four_tasks(run: Run) -> None:
-    seconds = four.measure(run.directory, run.sizes.rounds, run.with_airflow)
+    seconds = four.measure(run.directory, ROUNDS, run.with_airflow)
     medians = {name: median(times) for name, times in seconds.items()}
     cells = {
         "seconds": {name: f"{value:.2f}" for name, value in medians.items()},
@@ -70,7 +62,7 @@ def store_from_a_task(run: Run) -> None:
 
 
 def first_spark_job(run: Run) -> None:
-    jobs = sparkstart.measure(run.directory, run.sizes.rounds)
+    jobs = sparkstart.measure(run.directory, ROUNDS)
     cells = {
         "before the job": {task: _median_and_all(task, jobs, 0) for task in sparkstart.TASKS},
         "after it": {task: _median_and_all(task, jobs, 1) for task in sparkstart.TASKS},
@@ -99,16 +91,15 @@ def store_in_the_demo(run: Run) -> None:
 
 
 def empty_tasks(run: Run) -> None:
-    instances = run.sizes.instances
-    cost = empty.measure(run.directory, instances)
+    cost = empty.measure(run.directory, INSTANCES)
     total = sum(cost.cpu.values())
     cells = {
         "ms of processor time for an instance": {
-            name: f"{1000 * used / instances:.1f}" for name, used in cost.cpu.items()
+            name: f"{1000 * used / INSTANCES:.1f}" for name, used in cost.cpu.items()
         },
         "share": {name: f"{used / total:.2f}" for name, used in cost.cpu.items()},
     }
-    title = f"{instances:,} instances of an empty task: {1000 * cost.seconds:.1f} ms for each"
+    title = f"{INSTANCES:,} instances of an empty task: {1000 * cost.seconds:.1f} ms for each"
     run.report.tables.append(crossed(title, "process", cells))
 
 

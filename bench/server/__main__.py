@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,18 +9,16 @@ from rich.console import Console
 
 from bench import airflow, machine
 from bench.report import Report
-from bench.server.sections import FULL, NORMAL, SECTIONS, Run
+from bench.server.sections import SECTIONS, Run
 from bench.server.servers import ServerFailed, airflow_server, holdfast_server
+from bench.size import SIZE
 from bench.store.databases import facts, private_databases
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.server", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="with many clients for a minute")
-    sizes = FULL if parser.parse_args().full else NORMAL
     talk = Console(stderr=True)
     with private_databases() as databases, ExitStack() as stack:
-        report = Report([("size", sizes.name), *machine.facts(), *facts(databases.server)])
+        report = Report([("size", SIZE.value), *machine.facts(), *facts(databases.server)])
         talk.print("Airflow: installing, making its tables, starting its server")
         try:
             airflow.install()
@@ -30,7 +27,7 @@ def main() -> None:
             airflow_task = None
             report.notes.append(f"Airflow {airflow.VERSION} did not take part: {error}")
         server = stack.enter_context(holdfast_server(databases))
-        run = Run(sizes, databases.directory, server, airflow_task, report)
+        run = Run(databases.directory, server, airflow_task, report)
         for number, section in enumerate(SECTIONS, start=1):
             name = section.__name__.replace("_", " ")
             talk.print(f"{number} of {len(SECTIONS)}: {name}")

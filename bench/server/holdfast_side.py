@@ -6,9 +6,9 @@ from typing import Any
 
 from bench.server.asked import Operations, answer
 from bench.workload import KEYS, VALUES
-from holdfast.accessor import TaskStore
-from holdfast.entry import TaskWriter
-from holdfast.scope import TaskScope
+from holdfast.accessor.task_store import TaskStore
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
 from holdfast.stores.http import HttpStore
 
 

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import psutil
 
 from bench.server.servers import HoldfastServer, ServerFailed, Task
+from bench.size import SIZE
 
-CLIENTS = 16
-SETTLED = 10
+CLIENTS = SIZE.of(2, 16, 16)
+SETTLED = SIZE.of(1, 10, 10)
 """Seconds after which the server should need no more memory."""
 
 _ROOT = Path(__file__).parents[2]

@@ -8,17 +8,10 @@ from pathlib import Path
 from bench.report import Report, Table, crossed
 from bench.server import load, sequential
 from bench.server.servers import HoldfastServer, Task
+from bench.size import SIZE
 
-
-@dataclass(frozen=True)
-class Sizes:
-    name: str
-    seconds: int
-    """Of many clients at once."""
-
-
-NORMAL = Sizes("normal", seconds=20)
-FULL = Sizes("full", seconds=60)
+SECONDS = SIZE.of(2, 20, 60)
+"""Of many clients at once."""
 
 _REQUIRED = {"set": 7.0, "get": 10.0}
 _MEGABYTE = 1_000_000
@@ -34,7 +27,6 @@ _MEMORY = "something is kept for each request"
 class Run:
     """What all parts share."""
 
-    sizes: Sizes
     directory: Path
     server: HoldfastServer
     airflow_task: Task | None
@@ -63,13 +55,12 @@ def one_client(run: Run) -> None:
 
 
 def many_clients(run: Run) -> None:
-    seconds = run.sizes.seconds
-    found = load.measure(run.server, seconds)
-    who = f"{load.CLIENTS} clients for {seconds} s"
+    found = load.measure(run.server, SECONDS)
+    who = f"{load.CLIENTS} clients for {SECONDS} s"
     rows = [
         (
             what,
-            f"{times.calls / seconds:,.0f}",
+            f"{times.calls / SECONDS:,.0f}",
             *(f"{1000 * value:.2f}" for value in (times.mean, times.p99, times.worst)),
         )
         for what, times in found.times.items()
@@ -81,7 +72,7 @@ def many_clients(run: Run) -> None:
     run.report.at_most(0, f"{who}: errors", len(found.errors), _ERRORS)
     for what, times in found.times.items():
         run.report.at_most(4, f"{who}: p99 of {what} / mean", times.p99 / times.mean, _QUEUE)
-    growth = f"memory of the server, growth from second {load.SETTLED} to {seconds}"
+    growth = f"memory of the server, growth from second {load.SETTLED} to {SECONDS}"
     run.report.at_most(10, growth, found.growth / _MEGABYTE, _MEMORY, unit=" MB")
     run.report.notes.append(f"at the end the server had {found.memory / _MEGABYTE:.0f} MB")
     run.report.notes.extend(sorted(set(found.errors))[:10])

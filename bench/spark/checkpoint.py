@@ -6,6 +6,7 @@ from statistics import median
 
 from bench.report import Table
 from bench.runner.project import Project
+from bench.size import SIZE
 from bench.spark.run import Run
 
 SECONDS = 0.01
@@ -16,7 +17,7 @@ _WAITS = "the disk was slow at making writes durable, or the machine was busy el
 
 def measure(run: Run) -> None:
     """The same loop with and without, in one task, in turns."""
-    items, rounds = (10_000, 1) if run.full else (1_000, 3)
+    items, rounds = SIZE.of((100, 1), (1_000, 3), (10_000, 1))
     project = Project(run.directory / "checkpoint")
     project.run("checkpoint_loop", items=items, seconds=SECONDS, rounds=rounds)
     seconds: dict[str, list[float]] = project.result("checkpoint_loop", "loops")

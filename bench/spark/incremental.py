@@ -8,28 +8,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 import holdfast
 from bench.report import Table
-from bench.rounds import in_turns
+from bench.rounds import ROUNDS, in_turns
+from bench.size import SIZE
 from bench.spark.run import Run
+from bench.spark.session import local_spark
+from holdfast.model.value import JsonValue
 from holdfast.spark.loads.incremental import incremental
-from holdfast.value import JsonValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
 FIRST_DAY: Final = datetime(2026, 1, 1, tzinfo=UTC)
-DAYS: Final = 100
+DAYS: Final = SIZE.of(10, 100, 100)
 LAST_DAY: Final = FIRST_DAY + timedelta(days=DAYS - 1)
-ROUNDS: Final = 5
 BY_HAND = "1 % new, by hand, given both ends"
 INCREMENTAL = "1 % new, incremental"
 GIVEN = "1 % new, incremental, given until="
@@ -42,33 +41,12 @@ FIRST_GIVEN = "first load, incremental, given until="
 
 def measure(run: Run) -> None:
     """Seconds of each, in turns."""
-    rows = 20_000_000 if run.full else 2_000_000
+    rows = SIZE.of(10 * DAYS, 2_000_000, 20_000_000)
     with local_spark(run.directory) as spark:
         source = str(run.directory / "source")
         make_source(spark, source, rows)
         seconds = time_all(spark, run.directory, source)
     report(run, rows, {name: median(times) for name, times in seconds.items()})
-
-
-@contextmanager
-def local_spark(directory: Path) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    conf: dict[str, bool | float | int | str | None] = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        # Files tell their first and last time, by which most are passed over; in Spark's default
-        # type for times, they do not.
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.driver.memory": "2g",
-        "spark.local.dir": str(directory / "scratch"),
-    }
-    spark = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 def make_source(spark: SparkSession, path: str, rows: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.report import Table
 from bench.runner.project import Project
+from bench.size import SIZE
 from bench.spark.run import Run
 
 CHUNKS = 20
@@ -13,7 +14,7 @@ _AGAIN = "more than the chunks of a second were done again, or Spark was slower 
 
 def measure(run: Run) -> None:
     """Executor time of an undisturbed run, and of the second attempt of one killed at 50 %."""
-    rows = 4_000_000 if run.full else 400_000
+    rows = SIZE.of(4_000, 400_000, 4_000_000)
     seconds = {
         name: _executor_seconds(Project(run.directory / name), rows, name == "killed")
         for name in ("undisturbed", "killed")

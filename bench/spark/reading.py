@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from statistics import median
 
 import psycopg
@@ -14,12 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.report import Table
 from bench.rounds import ROUNDS, in_turns
+from bench.size import SIZE
 from bench.spark.postgres import postgres_over_tcp
 from bench.spark.run import Run
+from bench.spark.session import JDBC_DRIVER, local_spark
 from holdfast.spark.source.registration import register
 from holdfast.stores.sql.schema import migrate
 
-JAR = Path("/usr/share/java/postgresql.jar")
 JDBC, HOLDFAST = "JDBC", "holdfast"
 PARTITIONS = 8
 FETCHED = 10_000
@@ -51,13 +49,13 @@ def measure(run: Run) -> None:
     The claim is about JDBC as Spark has it by default, which takes all rows of a partition into
     memory at once; with a fetch size it does not, and may be faster.
     """
-    rows = 1_000_000 if run.full else 200_000
-    if not JAR.exists():
+    rows = SIZE.of(2_000, 200_000, 1_000_000)
+    if not JDBC_DRIVER.exists():
         run.report.notes.append(
-            f"reading was not measured: {JAR} is missing (Debian: libpostgresql-jdbc-java)"
+            f"reading was not measured: {JDBC_DRIVER} is missing (Debian: libpostgresql-jdbc-java)"
         )
         return
-    with postgres_over_tcp(run.directory) as url, _session() as spark:
+    with postgres_over_tcp(run.directory) as url, local_spark(run.directory) as spark:
         migrate(url)
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(_FILL.format(instances=INSTANCES, each=rows // INSTANCES))
@@ -92,23 +90,6 @@ def measure(run: Run) -> None:
         rates[HOLDFAST] / rates[JDBC],
         "fewer rows than a second's work, or the machine was busy elsewhere",
     )
-
-
-@contextmanager
-def _session() -> Iterator[SparkSession]:
-    warnings.simplefilter("ignore", ResourceWarning)
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", str(JAR))
-        .config("spark.driver.extraClassPath", str(JAR))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 def _ours(spark: SparkSession) -> DataFrame:

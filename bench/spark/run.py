@@ -10,8 +10,6 @@ from bench.report import Report
 
 @dataclass(frozen=True)
 class Run:
-    full: bool
-    """The large sizes."""
     directory: Path
     """Scratch, gone at the end."""
     report: Report

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from statistics import median
 
 import psycopg
@@ -13,7 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.report import Table
 from bench.rounds import ROUNDS, in_turns
+from bench.size import SIZE
 from bench.spark.run import Run
+from bench.spark.session import local_spark
 from bench.store.databases import private_databases
 from holdfast.spark.source.registration import register
 
@@ -31,8 +31,8 @@ COPY (SELECT ti_id, key, value, version, updated_at, expires_at, writer FROM hf_
 
 def measure(run: Run) -> None:
     """Entries a second of each, in turns, into a table that is empty but for its indexes."""
-    entries = 1_000_000 if run.full else 200_000
-    with private_databases() as databases, _session() as spark:
+    entries = SIZE.of(2_000, 200_000, 1_000_000)
+    with private_databases() as databases, local_spark(run.directory) as spark:
         url = databases.make_store("postgresql", "loads")
         register(spark, url)
         rows = _rows(spark, entries)
@@ -59,17 +59,6 @@ def measure(run: Run) -> None:
         rates["holdfast"] / rates["COPY"],
         "so few entries that the start of Spark's Python processes counts, or a busy machine",
     )
-
-
-@contextmanager
-def _session() -> Iterator[SparkSession]:
-    warnings.simplefilter("ignore", ResourceWarning)
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 def _rows(spark: SparkSession, entries: int) -> DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,19 +9,17 @@ from rich.console import Console
 
 from bench import airflow, machine
 from bench.report import Report
+from bench.size import SIZE
 from bench.store import metastore
 from bench.store.databases import KINDS, facts, private_databases
-from bench.store.sections import FULL, NORMAL, SECTIONS, Run
+from bench.store.sections import SECTIONS, Run
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.store", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="at the sizes that the claims name")
-    sizes = FULL if parser.parse_args().full else NORMAL
     talk = Console(stderr=True)
     with private_databases() as databases, ExitStack() as stack:
-        report = Report([("size", sizes.name), *machine.facts(), *facts(databases.server)])
-        run = Run(sizes, databases, {}, report)
+        report = Report([("size", SIZE.value), *machine.facts(), *facts(databases.server)])
+        run = Run(databases, {}, report)
         talk.print("Airflow: installing, making its tables")
         try:
             airflow.install()

@@ -5,19 +5,21 @@ from __future__ import annotations
 from random import Random
 
 from bench.rounds import Contender, rates, timed
+from bench.size import SIZE
 from bench.store.databases import Databases
 from bench.store.rows import KEYS, load, scope
-from holdfast.command import Get
+from holdfast.commands import Get
 from holdfast.stores.sql import SqlStore
 
-FEW = 10_000
+FEW = SIZE.of(1_000, 10_000, 10_000)
+MANY = SIZE.of(10_000, 1_000_000, 10_000_000)
 
 _TURNS = {"postgresql": 125, "sqlite": 500}
 
 
-def measure(databases: Databases, kind: str, many: int) -> dict[int, float]:
+def measure(databases: Databases, kind: str) -> dict[int, float]:
     """Gets a second, by the number of rows in the table."""
-    found = rates({str(rows): contender(databases, kind, rows) for rows in (FEW, many)})
+    found = rates({str(rows): contender(databases, kind, rows) for rows in (FEW, MANY)})
     return {int(rows): rate for rows, rate in found.items()}
 
 

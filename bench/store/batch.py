@@ -7,7 +7,7 @@ from bench.store.databases import Databases
 from bench.store.driver import Driver, Sent, listening
 from bench.store.single import begin_attempt
 from bench.workload import KEYS, SCOPE, VALUES
-from holdfast.accessor import TaskStore
+from holdfast.accessor.task_store import TaskStore
 
 SIZE = 1000
 

@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from bench.airflow import VERSION
 from bench.rounds import ROUNDS
+from bench.size import SIZE
 from bench.store.databases import Databases, connect
 from bench.store.metastore import Airflow
 from bench.store.rows import load, settle
 
-BATCH = 10_000
+BATCH = SIZE.of(50, 10_000, 10_000)
 
 BARE = "bare DELETE"
 WHOLE = "cleanup, unbatched"

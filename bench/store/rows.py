@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from bench.store.databases import connect
-from holdfast.scope import TaskScope
+from holdfast.model.scope import TaskScope
 
 KEYS = [f"key_{number}" for number in range(5)]
 

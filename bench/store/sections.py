@@ -6,24 +6,13 @@ from dataclasses import dataclass
 
 from bench import airflow as airflow_
 from bench.report import Report, Table, crossed
+from bench.size import SIZE, Size
 from bench.store import among, batch, cleanup, single, startup
 from bench.store.databases import KINDS, Databases
 from bench.store.metastore import Airflow
 
-
-@dataclass(frozen=True)
-class Sizes:
-    name: str
-    expired: int
-    """Rows that a cleanup deletes, out of twice as many."""
-    many: int
-    """Rows among which a `get` finds its own."""
-    airflow_command: bool
-    """Whether to wait for Airflow's command too."""
-
-
-NORMAL = Sizes("normal", expired=100_000, many=1_000_000, airflow_command=False)
-FULL = Sizes("full", expired=1_000_000, many=10_000_000, airflow_command=True)
+EXPIRED = SIZE.of(500, 100_000, 1_000_000)
+"""Rows that a cleanup deletes, out of twice as many."""
 
 _REQUIRED = {
     ("postgresql", "set"): 0.75,
@@ -50,7 +39,6 @@ _IMPORTS = "nearly all of it is importing SQLAlchemy; the machine was slow at th
 class Run:
     """What all parts share."""
 
-    sizes: Sizes
     databases: Databases
     airflow: dict[str, Airflow]
     """By kind of database; empty where it could not be installed."""
@@ -84,10 +72,10 @@ def set_many(run: Run) -> None:
 
 
 def get_among_many(run: Run) -> None:
-    few, many = among.FEW, run.sizes.many
+    few, many = among.FEW, among.MANY
     cells = {}
     for kind, name in KINDS.items():
-        rates = among.measure(run.databases, kind, many)
+        rates = among.measure(run.databases, kind)
         cells[name] = {f"among {rows:,} rows": f"{rate:,.0f}" for rows, rate in rates.items()}
         what = f"{name}: time of a get among {many:,} rows / among {few:,}"
         run.report.at_most(1.5, what, rates[few] / rates[many], _DEPTH)
@@ -95,8 +83,7 @@ def get_among_many(run: Run) -> None:
 
 
 def expiry(run: Run) -> None:
-    expired = run.sizes.expired
-    rows = cleanup.ExpiredRows(run.databases, expired)
+    rows = cleanup.ExpiredRows(run.databases, EXPIRED)
     rates = rows.rates(run.airflow.get("postgresql"))
     bare = rates[cleanup.BARE]
     cells = {
@@ -105,7 +92,7 @@ def expiry(run: Run) -> None:
             contender: f"{rate / bare:.2f}" for contender, rate in rates.items()
         },
     }
-    title = f"Cleanup of {expired:,} expired among {2 * expired:,} rows, PostgreSQL"
+    title = f"Cleanup of {EXPIRED:,} expired among {2 * EXPIRED:,} rows, PostgreSQL"
     run.report.tables.append(crossed(title, "", cells))
     for contender, why_short in ((cleanup.WHOLE, _WHOLE), (cleanup.BATCHED, _LOCKS)):
         run.report.at_least(0.8, f"{contender} / bare DELETE", rates[contender] / bare, why_short)
@@ -120,8 +107,8 @@ def expiry(run: Run) -> None:
     what = "p99 of a set during batched cleanup / idle"
     run.report.at_most(5, what, delays.cleaning / delays.idle, _DISK)
 
-    memory(run, expired, rows)
-    memory(run, 10 * expired, cleanup.ExpiredRows(run.databases, 10 * expired))
+    memory(run, EXPIRED, rows)
+    memory(run, 10 * EXPIRED, cleanup.ExpiredRows(run.databases, 10 * EXPIRED))
 
 
 def memory(run: Run, expired: int, rows: cleanup.ExpiredRows) -> None:
@@ -137,7 +124,7 @@ def start_up(run: Run) -> None:
         seconds = startup.seconds(startup.PROGRAM, arguments, directory)
         rows.append((command, f"{seconds:.2f}"))
         run.report.at_most(required, command, seconds, _IMPORTS, unit=" s")
-    if run.sizes.airflow_command and "sqlite" in run.airflow:
+    if SIZE is Size.FULL and "sqlite" in run.airflow:
         environ = run.airflow["sqlite"].environ
         seconds = startup.seconds(airflow_.PROGRAM, startup.AIRFLOW_DRY_RUN, directory, environ)
         rows.append((f"airflow {' '.join(startup.AIRFLOW_DRY_RUN)}", f"{seconds:.2f}"))

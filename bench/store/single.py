@@ -13,9 +13,9 @@ from bench.store.databases import Databases
 from bench.store.driver import Driver, Sent, listening
 from bench.store.metastore import Airflow
 from bench.workload import KEYS, SCOPE, TEXTS, VALUES, expiry
-from holdfast.accessor import TaskStore
-from holdfast.command import Get, RegisterTask, Set, StartAttempt
-from holdfast.entry import TaskWriter
+from holdfast.accessor.task_store import TaskStore
+from holdfast.commands import Get, RegisterTask, Set, StartAttempt
+from holdfast.model.entry import TaskWriter
 from holdfast.stores.sql import SqlStore
 
 TASK_STORE = "TaskStore"

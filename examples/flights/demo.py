@@ -1,9 +1,9 @@
-"""The flights pipeline, left alone and killed twice: see that both come to the same.
+"""Demo of the flights pipeline: an undisturbed run and one that is killed twice have equal results.
 
     make demo
 
-Everything that it makes is under `.demo`, anew each time. It ends with status 0 only if all that it
-says has been found to be so.
+All its files are under `.demo`, which is replaced each time. The exit status is 0 only if every
+statement that it prints was verified.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from rich.table import Column, Table
 from workplace import Day, Workplace
 
 from holdfast.errors import HoldfastError
-from holdfast.spark.check import check_java, check_packages
+from holdfast.spark.session.check import check_java, check_packages
 from server import spark_server, spark_session
 
 FLIGHTS: Final = 336_776
-"""What the year has."""
+"""The number of flights in the year."""
 KILLED: Final = 1
 """The map index of `ingest` whose process is killed: February."""
 NEXT: Final = """\
 export HOLDFAST__CORE__HOME=.demo/killed PATH=.venv/bin:$PATH
 
 holdfast tasks list flights first                       # the tasks of the run that was killed
-holdfast tasks logs flights first ingest --map-index 1  # what February's last attempt said
-holdfast state-store list --asset flights_raw           # the days that are in, by month
+holdfast tasks logs flights first ingest --map-index 1  # the log of February's last attempt
+holdfast state-store list --asset flights_raw           # the ingested days, by month
 
-# December was wrong? Put the watermark back, and clean December once more:
+# To clean December again, rewind the watermark and clear the task:
 holdfast state-store rewind --asset flights_clean watermark --before-run second
 holdfast tasks clear flights second clean --yes
 holdfast run examples/flights/pipeline.py --run-id second
@@ -110,7 +110,7 @@ def show(spark: SparkSession, remote: str, root: Path) -> None:
 
 
 def kill_twice(place: Workplace, run_id: str) -> None:
-    """Kill a task half-way, then the whole run half-way, and let it go on."""
+    """Kill a task half-way, then the whole run half-way, and resume it."""
 
     def of_killed() -> int:
         return sum(day.map_index == KILLED for day in place.days(run_id))
@@ -126,7 +126,7 @@ def kill_twice(place: Workplace, run_id: str) -> None:
     pid = place.kill()
     second = place.days(run_id)
 
-    console.show_cursor()  # which the live view had hidden
+    console.show_cursor()  # hidden by the live view
     say(
         f"\n\nKilled: process {worker.pid}, ingest[{KILLED}], with {recorded} days recorded."
         f"\nKilled: process {pid}, `holdfast run`, with {len(second)} of 334 days recorded."
@@ -144,7 +144,7 @@ def kill_twice(place: Workplace, run_id: str) -> None:
 
 
 def resumed(place: Workplace, run_id: str, days: list[Day]) -> Table:
-    """The months that took several attempts, and how many days each attempt did."""
+    """Return a table of the months with several attempts, and the days of each attempt."""
     months = table("month", "attempt", number("days"), "ended by")
     for index in sorted({day.map_index for day in days}):
         attempts = place.attempts(run_id, index)
@@ -160,7 +160,7 @@ def resumed(place: Workplace, run_id: str, days: list[Day]) -> Table:
 
 
 def steps(place: Workplace, run_id: str) -> Table:
-    """What each step of a run has read."""
+    """Return a table of the days and rows that each step of a run has read."""
     days = place.days(run_id)
     done = table("step", "days", number("rows"))
     until = f"{days[0].day} to {days[-1].day}" if days else "none"
@@ -212,7 +212,7 @@ def heading(text: str) -> None:
 
 
 def hold(claim: bool, text: str) -> None:
-    """Go on only if it is so."""
+    """Print a verified statement, or exit with an error if it does not hold."""
     if not claim:
         raise SystemExit(f"error: this does not hold: {text}")
     say(f"[bold green]✓[/] {text}")

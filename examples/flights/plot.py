@@ -1,4 +1,4 @@
-"""The picture at the end: how late each carrier was, week by week."""
+"""Plot of the average delay of each carrier, week by week."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One Spark for the whole demo, so that a JVM is started and warmed up once.
+"""Spark server for the whole demo, so that a JVM is started and warmed up once.
 
-It is also a program that is this Spark until its standard input ends.
+Run as a program, it serves until its standard input ends.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SparkUnavailable
-from holdfast.runner.messages import SparkAddress, SparkStartup
-from holdfast.spark.server import serve
+from holdfast.runner.protocol.messages import SparkAddress, SparkStartup
+from holdfast.spark.session.server import serve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CONF = {
-    # It lives for minutes: to compile its code with care would take longer than it saves.
+    # The server lives for minutes: thorough JIT compilation would take longer than it saves.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
     # On one machine, a Spark job with a task for each of 365 directories takes longer than `ls`.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
@@ -34,7 +34,7 @@ CONF = {
 
 @contextmanager
 def spark_server(directory: Path) -> Iterator[str]:
-    """The address of a server that is there until the end of the block, or of this process."""
+    """Yield the address of a server that runs until the end of the block, or of this process."""
     keeper = subprocess.Popen(
         [sys.executable, __file__, str(directory)],
         stdin=subprocess.PIPE,
@@ -52,7 +52,7 @@ def spark_server(directory: Path) -> Iterator[str]:
 
 @contextmanager
 def spark_session(remote: str) -> Iterator[SparkSession]:
-    """A session on a server, as this process's only one."""
+    """Yield a session on a server, as this process's only one."""
     from pyspark.sql import SparkSession
 
     session = SparkSession.builder.remote(remote).getOrCreate()

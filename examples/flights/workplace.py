@@ -1,4 +1,4 @@
-"""A directory in which the pipeline runs, with a store and a warehouse of its own."""
+"""Working directory of the pipeline, with a store and a warehouse of its own."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import holdfast
-from holdfast.command import List, TaskFilter
-from holdfast.run import AttemptInfo
-from holdfast.run_command import GetResults, ListAttempts, ListTaskInstances
-from holdfast.scope import TaskScope
+from holdfast.commands import GetResults, List, ListAttempts, ListTaskInstances, TaskFilter
+from holdfast.model.run import AttemptInfo
+from holdfast.model.scope import TaskScope
 
 PIPELINE = Path(__file__).with_name("pipeline.py")
 DAG = "flights"
 PATIENCE = 300.0
-"""Seconds in which what is waited for has to happen."""
+"""Timeout in seconds for each wait."""
 
 
 class Day(NamedTuple):
@@ -30,16 +29,16 @@ class Day(NamedTuple):
     day: str
     rows: int
     version: int
-    """Another one if the day is ever recorded again."""
+    """The version of the record; it changes if the day is recorded again."""
     attempt: int
     """The attempt that recorded it."""
 
 
 class Workplace:
-    """Use it in a `with` statement: what still runs at its end is stopped."""
+    """A working directory, as a context manager that stops running processes at its end."""
 
     def __init__(self, directory: Path, landing: Path, remote: str, *, quiet: bool = False) -> None:
-        """With `quiet`, what runs tell goes to a file `run.log`."""
+        """Write the output of runs to a file `run.log` if `quiet`."""
         directory.mkdir(parents=True)
         self.directory = directory
         self.warehouse = directory / "warehouse"
@@ -64,20 +63,20 @@ class Workplace:
         self._connection.close()
 
     def run(self, run_id: str) -> None:
-        """A new run, to its end."""
+        """Carry out a new run to its end."""
         self.begin(run_id)
         self.finish()
 
     def begin(self, run_id: str) -> None:
-        """A new run."""
+        """Start a new run."""
         self._start("--run-id", run_id, "--conf", self._conf)
 
     def go_on(self, run_id: str) -> None:
-        """A run that was broken off."""
+        """Resume an interrupted run."""
         self._start("--run-id", run_id)
 
     def finish(self) -> None:
-        """Wait for the end of the run, which has to be a success."""
+        """Wait for the end of the run, which has to succeed."""
         assert self._process is not None
         status = self._process.wait()
         if status != 0:
@@ -85,14 +84,14 @@ class Workplace:
             raise SystemExit(f"error: holdfast run ended with status {status}{told}")
 
     def kill(self) -> int:
-        """Kill `holdfast run` itself; the number that its process had."""
+        """Kill `holdfast run` itself, and return the pid that it had."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
         return self._process.pid
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait while a run goes on."""
+        """Wait for a condition while a run is active."""
         assert self._process is not None
         deadline = time.monotonic() + PATIENCE
         while not condition():
@@ -101,12 +100,12 @@ class Workplace:
             time.sleep(0.1)
 
     def show(self, *arguments: str) -> str:
-        """What a command of Holdfast prints."""
+        """Return the output of a command of Holdfast."""
         command = [sys.executable, "-m", "holdfast", *arguments]
         return subprocess.check_output(command, env=self.environment, text=True)
 
     def days(self, run_id: str) -> list[Day]:
-        """What `ingest` has recorded in a run."""
+        """Return the days that `ingest` has recorded in a run."""
         attempts = {
             one.scope: self.attempts(run_id, one.scope.map_index)
             for one in self._ask(ListTaskInstances(dag_id=DAG, run_id=run_id, task_id="ingest"))
@@ -124,11 +123,11 @@ class Workplace:
         ]
 
     def attempts(self, run_id: str, map_index: int) -> tuple[AttemptInfo, ...]:
-        """The attempts of an index of `ingest`."""
+        """Return the attempts of a map index of `ingest`."""
         return self._ask(ListAttempts(TaskScope(DAG, run_id, "ingest", map_index)))
 
     def result(self, run_id: str, task_id: str) -> Any:
-        """What a task returned."""
+        """Return the result of a task."""
         [(_, text)] = self._ask(GetResults(DAG, run_id, task_id))
         return json.loads(text)
 

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # What does the store say about our pipelines?
+# # Questions about pipelines, answered from the store
 #
-# State is data: here Spark reads it and answers four questions. Run it as a script
-# (`python insights.py`), or cell by cell in an editor that knows `# %%`.
+# Spark reads the state as tables and answers four questions. Run this file as a script
+# (`python insights.py`), or cell by cell in an editor that supports `# %%`.
 
 # %%
 import os
@@ -48,10 +48,10 @@ def table(name: str) -> DataFrame:
 task_store, asset_store = table("task_store"), table("asset_store")
 asset_history, task_instances = table("asset_history"), table("task_instances")
 now = task_instances.agg(F.max("ended_at")).first()[0]
-"""When the sample ends; for a live store, `F.current_timestamp()`."""
+"""The end of the sample; for a live store, use `F.current_timestamp()`."""
 
 # %% [markdown]
-# ## How fresh is each asset?
+# ## Freshness of each asset
 
 # %%
 freshness = (
@@ -63,7 +63,7 @@ freshness = (
 freshness.show()
 
 # %% [markdown]
-# ## Which tasks are slow?
+# ## Slow tasks
 
 # %%
 minutes = (F.unix_timestamp("ended_at") - F.unix_timestamp("started_at")) / 60
@@ -89,10 +89,10 @@ axes.legend()
 figure.savefig(PLOTS / "slowest-tasks.png")
 
 # %% [markdown]
-# ## Which watermarks did not move?
+# ## Watermarks that do not move
 #
-# The history has each version with its value. A watermark that is written every night may still
-# stand where it was.
+# The history has each version with its value. A watermark may be written every night and still
+# have the same value.
 
 # %%
 versions = Window.partitionBy("asset", "key").orderBy("version")
@@ -112,7 +112,7 @@ stuck = (
 stuck.show()
 
 # %% [markdown]
-# ## How does the store grow?
+# ## Growth of the store
 
 # %%
 growth = (

@@ -1,6 +1,6 @@
-"""Four weeks of a small shop's nightly pipeline, written as its tasks would have: for insights.py.
+"""Sample state for insights.py: four weeks of a small shop's nightly pipeline.
 
-It uses the store as any script may, with a clock of its own, so that four weeks pass in a moment.
+It writes to the store like any script, with a clock of its own that makes four weeks pass at once.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from holdfast.stores.sql import SqlStore
 
 DAYS = 28
 TASKS = {"extract": 4, "clean": 9, "join": 21, "publish": 2}
-"""Minutes that each takes, more or less."""
+"""The approximate duration of each task in minutes."""
 
 
 class Clock:
-    """A clock that is put forward by hand."""
+    """A clock that is advanced by hand."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 3, 1, 2, tzinfo=UTC)

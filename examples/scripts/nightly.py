@@ -1,8 +1,8 @@
-"""State for a script that something else starts, such as cron: `python nightly.py 2026-01-31`.
+"""State for a script that another tool starts, such as cron: `python nightly.py 2026-01-31`.
 
-Look at `attempt()`: it gives a plain script what the runner gives a task. Start it as often as you
-like. A day that broke off goes on where it stopped, a start that hung and wakes up later may not
-write any more, and the watermark moves only when the whole day was loaded.
+Note `attempt()`: it gives a plain script the guarantees that the runner gives a task. Start it as
+often as you like. A day that was interrupted resumes where it stopped, a process that hung and
+resumes later can no longer write, and the watermark moves only when the whole day is loaded.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 import holdfast
 
 FILES = [f"orders-{number}.csv" for number in range(8)]
-"""Stands in for the files of a day."""
+"""The files of a day, for this example."""
 WAREHOUSE = Path("warehouse")
 
 
 def load(file: str, day: str) -> None:
-    """Stands in for the work. Doing it twice changes nothing."""
+    """Simulate the work, which is idempotent."""
     time.sleep(0.1)
     (WAREHOUSE / f"{day}-{file}").touch()
 

@@ -9,12 +9,12 @@ from holdfast.version import __version__
 if TYPE_CHECKING:
     from holdfast.connection import Connection, connect
     from holdfast.errors import HoldfastError
-    from holdfast.retention import NEVER_EXPIRE
+    from holdfast.portable.retention import NEVER_EXPIRE
 
 __all__ = ["NEVER_EXPIRE", "Connection", "HoldfastError", "__version__", "connect"]
 
 _HOMES = {
-    "NEVER_EXPIRE": "holdfast.retention",
+    "NEVER_EXPIRE": "holdfast.portable.retention",
     "Connection": "holdfast.connection",
     "HoldfastError": "holdfast.errors",
     "connect": "holdfast.connection",

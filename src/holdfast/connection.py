@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import os
+from collections.abc import Callable
 from datetime import timedelta
-from types import TracebackType
 from typing import Final, Self
 
 import msgspec
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast import distribution
-from holdfast.accessor import AssetStore, ExternalTaskStore, Rules, Steps, TaskStore, arun, run
-from holdfast.backend import load_backend
-from holdfast.entry import ApiWriter, TaskWriter, Writer
+from holdfast.access.identity import whoami
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.binding import Rules
+from holdfast.accessor.task_store import ExternalTaskStore, TaskStore
 from holdfast.errors import (
     HoldfastError,
     InvalidInput,
@@ -24,11 +24,13 @@ from holdfast.errors import (
     StoreUnavailable,
     UnknownTaskInstance,
 )
-from holdfast.offloading import Offloading
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.server import endpoint
+from holdfast.model.entry import TaskWriter, Writer
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.settings import Settings, load
-from holdfast.store import Store
+from holdfast.store import Steps, Store, arun, run
+from holdfast.stores.backend.contract import load_backend
+from holdfast.stores.offload.configuration import Offloading
+from holdfast.stores.offload.contract import entries_of
 from holdfast.stores.sql import SqlStore
 
 TOKEN_VARIABLE: Final = "HOLDFAST_TOKEN"  # noqa: S105  (its name, not its content)
@@ -40,21 +42,23 @@ def open_store(
     retry_window: timedelta = timedelta(0),
     answer_timeout: timedelta | None = None,
 ) -> Store:
-    """The configured store: the product's database, and behind it the configured backend."""
+    """Open the configured store: Holdfast's database, and behind it the configured backend."""
     ledger = SqlStore(
         settings.database_url,
         history_limit=settings.state_store.asset_history_limit,
         retry_window=retry_window,
         answer_timeout=answer_timeout,
+        max_connections=settings.database.max_connections,
     )
     return load_backend(settings.state_store.backend).open(ledger)
 
 
 def connect(url: str | None = None, *, token: str | None = None) -> Connection:
-    """Open the configured store, that of a database URL, or that of a server's URL.
+    """Open the configured store, or the one at a database's or server's URL.
 
-    A server is at `http://…` or `https://…`, and wants a token: given here, or in the variable
-    HOLDFAST_TOKEN.
+    A server's URL begins with `http://` or `https://`. A server requires a token, from the argument
+    or from the environment variable HOLDFAST_TOKEN. Raise NoToken if there is none, and
+    InvalidInput for a token without the URL of a server.
     """
     distribution.check()
     settings = load()
@@ -62,7 +66,8 @@ def connect(url: str | None = None, *, token: str | None = None) -> Connection:
         return _connected(_served(url, token, settings), settings)
     if token is not None:
         raise InvalidInput(
-            "a token is given without the URL of a server", hint='connect("http://…", token=…)'
+            "a token is given without the URL of a server",
+            hint='pass both: connect("http://…", token=…)',
         )
     if url is not None:
         database = msgspec.structs.replace(settings.database, url=url)
@@ -71,27 +76,27 @@ def connect(url: str | None = None, *, token: str | None = None) -> Connection:
 
 
 def _connected(store: Store, settings: Settings) -> Connection:
-    """As a worker is: values go to the worker-side backend where there is one."""
+    """Return a connection like that of a worker, which offloads values to a worker-side backend."""
     its = rules(settings)
     return Connection(its.offloading.over(store), its)
 
 
 def _served(url: str, token: str | None, settings: Settings) -> Store:
-    # Loaded when needed: with TLS it takes a while.
+    # Imported lazily: with TLS it takes a while.
     from holdfast.stores.http import HttpStore
 
     given = (os.environ.get(TOKEN_VARIABLE, "") if token is None else token).strip()
     if not given:
         raise NoToken(
-            "a server wants a token, and there is none",
-            hint=f"connect(url, token=…), or set {TOKEN_VARIABLE}; "
-            "`holdfast auth user-token` makes one",
+            "the server requires a token, and none is given",
+            hint=f"connect(url, token=…), or set {TOKEN_VARIABLE}; `holdfast auth user-token` "
+            "prints one",
         )
     return HttpStore(url, given, retry_window=settings.core.retry_window)
 
 
 def rules(settings: Settings) -> Rules:
-    """What the settings say about values and their lifetime."""
+    """Return the rules for values and their lifetime from the settings."""
     section = settings.state_store
     return Rules(
         default_retention=timedelta(days=section.default_retention_days),
@@ -101,16 +106,22 @@ def rules(settings: Settings) -> Rules:
     )
 
 
-def whoami() -> ApiWriter:
-    """The person or service account that runs this process."""
-    try:
-        return ApiWriter(getpass.getuser())
-    except (KeyError, OSError):
-        return ApiWriter("unknown")
+_CLOSERS: dict[Store, list[Callable[[], None]]] = {}
+"""By store, the functions that close what its users opened along with it."""
+
+
+def before_close(store: Store, close: Callable[[], None]) -> None:
+    """Register `close`, to be called before a connection closes the store."""
+    _CLOSERS.setdefault(store, []).append(close)
+
+
+def _call_closers(store: Store) -> None:
+    for close in _CLOSERS.pop(store, ()):
+        close()
 
 
 class Connection:
-    """Both stores, for whoever runs this program."""
+    """Access to task and asset stores for the user who runs this program."""
 
     def __init__(self, store: Store, rules: Rules | None = None) -> None:
         self.store = store
@@ -119,46 +130,36 @@ class Connection:
     def task_store(
         self, dag_id: str, run_id: str, task_id: str, map_index: int = -1
     ) -> ScriptTaskStore:
-        """The store of a task instance. A first write registers its run as external."""
+        """Return the store of a task instance. The first write registers its run as external."""
         scope = TaskScope(dag_id, run_id, task_id, map_index)
         return ScriptTaskStore(self.store, scope, whoami(), self._rules)
 
     def asset_store(
         self, *, name: str | None = None, uri: str | None = None, declare: bool = False
     ) -> AssetStore:
-        """The store of an asset that a DAG declares, or that `declare=True` once declared."""
+        """Return the store of an asset, which a DAG or a call with `declare=True` has declared."""
         return _asset_store(self.store, name, uri, declare, whoami(), self._rules)
 
     def close(self) -> None:
-        """Let go of the connections, and of the server for handles if there is one."""
-        endpoint.close(self.store.inline)
+        """Close the connections, and the server for handles if there is one."""
+        _call_closers(entries_of(self.store))
         self.store.close()
 
     async def aclose(self) -> None:
-        """The same from an event loop, with the connections that it had of its own."""
-        await asyncio.to_thread(endpoint.close, self.store.inline)
+        """Async variant of `close`, which also closes the connections of the event loop."""
+        await asyncio.to_thread(_call_closers, entries_of(self.store))
         await self.store.aclose()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self.aclose()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
 
@@ -171,7 +172,9 @@ def _asset_store(
     rules: Rules,
 ) -> AssetStore:
     if (name is None) == (uri is None) and not declare:
-        raise InvalidInput("an asset has a name and a URI", hint="give one of them: name= or uri=")
+        raise InvalidInput(
+            "an asset is identified by its name or its URI", hint="give one of them: name= or uri="
+        )
     scope = AssetScope(name=name, uri=uri)
     if declare:
         scope = store.execute(c.DeclareAsset(name, uri)).scope
@@ -179,16 +182,19 @@ def _asset_store(
 
 
 class ScriptTaskStore(ExternalTaskStore):
-    """The task store of a program that can also be an attempt, as tasks under a runner are."""
+    """The task store of a script, which can also run attempts, as a runner does for tasks."""
 
     def attempt(self) -> Attempt:
-        """`with store.attempt() as attempt:` fences off earlier attempts of the same task
-        instance, and gives stores whose staged writes take effect when the block ends well."""
+        """Return a context manager: `with store.attempt() as attempt:`.
+
+        Entering it fences off earlier attempts of the task instance. The stores of `attempt` can
+        stage writes, which take effect when the block ends without an exception.
+        """
         return Attempt(self._store, self._scope, self._rules)
 
 
 class Attempt:
-    """One attempt of a task instance, from entering the block to leaving it."""
+    """One attempt of a task instance, from entering the `with` block to leaving it."""
 
     def __init__(self, store: Store, scope: TaskScope, rules: Rules) -> None:
         self._store = store
@@ -198,20 +204,20 @@ class Attempt:
 
     @property
     def number(self) -> int:
-        """Which attempt this is; the first is 1."""
+        """The number of this attempt, from 1. Raise InvalidInput before the attempt has begun."""
         if self._writer.attempt is None:
-            raise InvalidInput("the attempt has not begun", hint="use it in a `with` statement")
+            raise InvalidInput("the attempt has not started", hint="use it in a `with` statement")
         return self._writer.attempt
 
     @property
     def task_store(self) -> TaskStore:
-        """The task store, for as long as this is the newest attempt."""
+        """The task store, which is usable while this is the newest attempt."""
         return TaskStore(self._store, self._scope, self._begun(), self._rules)
 
     def asset_store(
         self, *, name: str | None = None, uri: str | None = None, declare: bool = False
     ) -> AssetStore:
-        """The store of an asset, with `on_success=True` for writes that wait for the end."""
+        """Return the store of an asset; its writes take `on_success=True` to be staged."""
         return _asset_store(self._store, name, uri, declare, self._begun(), self._rules)
 
     def _begun(self) -> TaskWriter:
@@ -225,20 +231,10 @@ class Attempt:
         self._writer = await arun(self._store, self._start())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         run(self._store, self._finish(error))
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         await arun(self._store, self._finish(error))
 
     def _start(self) -> Steps[TaskWriter]:
@@ -256,7 +252,7 @@ class Attempt:
         try:
             yield c.FinishAttempt(self._writer, succeeded=False)
         except HoldfastError as error:
-            # What went wrong in the block matters more than that its end could not be recorded.
+            # The block's exception matters more than the failure to record the attempt's end.
             failure.add_note(f"the attempt's end was not recorded: {error.message}")
 
     def _succeed(self) -> Steps[None]:
@@ -265,6 +261,6 @@ class Attempt:
         except (StaleAttempt, StoreUnavailable):
             raise
         except HoldfastError as error:
-            # The success did not stand, so the attempt has failed; the caller learns why.
+            # The success was refused, so the attempt has failed; the caller gets the reason.
             yield from self._finish(error)
             raise

@@ -1,4 +1,4 @@
-"""The distribution `holdfast-state`, and the one named `holdfast`, which is another project."""
+"""Check for the unrelated distribution `holdfast`, which conflicts with `holdfast-state`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from holdfast.errors import ForeignPackage
 
 
 def check(site: Path = Path(__file__).parents[1]) -> None:
-    """Raise ForeignPackage where the other project is installed into the same directory.
+    """Raise ForeignPackage if the other project is installed in the same directory.
 
-    Both have a package `holdfast`, so that the files of one replace those of the other.
+    Both have a package `holdfast`, so the files of one replace those of the other.
     """
-    # By its name, because importlib.metadata takes longer to load than a command may take.
+    # By file name, because importlib.metadata takes longer to load than a command may take.
     for found in site.glob("holdfast-*.dist-info"):
         version = found.name.removeprefix("holdfast-").removesuffix(".dist-info")
         raise ForeignPackage(

@@ -1,6 +1,6 @@
-"""Everything that Holdfast raises: one tree, one base.
+"""All errors that Holdfast raises: one tree, one base.
 
-Each class knows its code (HTTP bodies and clients), its HTTP status and its exit status. Each
+Each class has its code (for HTTP bodies and clients), its HTTP status and its exit status. Each
 message says what failed and where; the hint says what to do next.
 """
 
@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Final
 
 
 class OneClass(type):
-    """Keep one class of a name in a process.
+    """A metaclass that keeps one class of each name in a process.
 
-    Spark ships the classes of this module to executors by value. Where Holdfast is installed
-    there, `except` must match the shipped class and the installed one alike: they are the same.
+    Spark ships the classes of this module to executors by value. Where Holdfast is installed there,
+    `except` must match the shipped class and the installed one alike: they are the same.
     """
 
     def __new__(
@@ -40,8 +40,8 @@ class OneClass(type):
 
 
 class ErrorClass(OneClass, metaclass=OneClass):
-    """The class of error classes, of which there is one as well: a class that inherits from an
-    installed one must have its metaclass."""
+    """The class of error classes. It exists once as well: a class that inherits from an installed
+    one must have its metaclass."""
 
 
 class HoldfastError(Exception, metaclass=ErrorClass):
@@ -97,7 +97,7 @@ class InvalidSettings(HoldfastError, ValueError):
 
 
 class InvalidDag(HoldfastError, ValueError):
-    """A DAG file that says what cannot be run."""
+    """A DAG that cannot be run as it is defined."""
 
     code = "invalid_dag"
     status = 422
@@ -105,7 +105,7 @@ class InvalidDag(HoldfastError, ValueError):
 
 
 class OutsideTask(HoldfastError, RuntimeError):
-    """Something that only a running task or watcher has was asked for outside of one."""
+    """A feature of running tasks or watchers was used outside of one."""
 
     code = "outside_task"
 
@@ -124,7 +124,7 @@ class UndeclaredAsset(HoldfastError, KeyError):
 
 
 class NotFound(HoldfastError, LookupError):
-    """What was named does not exist."""
+    """The named resource does not exist."""
 
     code = "not_found"
     status = 404
@@ -143,7 +143,7 @@ class UnknownAsset(NotFound):
 
 
 class HistoryGone(NotFound):
-    """The history does not hold, or no longer holds, what was asked for."""
+    """The requested version is not, or no longer, in the history."""
 
     code = "history_gone"
 
@@ -174,7 +174,7 @@ class AssetInactive(Conflict):
 
 
 class StaleRequest(Conflict):
-    """The client has sent a later request; this one came too late to be carried out."""
+    """The client has sent a later request; this one arrived too late to be executed."""
 
     code = "stale_request"
 
@@ -187,27 +187,27 @@ class NoToken(HoldfastError, PermissionError):
 
 
 class Forbidden(HoldfastError, PermissionError):
-    """A token that is not valid, or that does not allow what was asked."""
+    """A token that is not valid, or that does not allow the request."""
 
     code = "forbidden"
     status = 403
 
 
 class TokenRefused(Forbidden):
-    """A token that is not valid, or not any more; another one may be."""
+    """A token that is not valid or has expired; a new one may be accepted."""
 
     code = "token_refused"
 
 
 class TooManyRequests(HoldfastError):
-    """A token is used more often than the server lets one."""
+    """A token exceeds the server's rate limit."""
 
     code = "too_many_requests"
     status = 429
 
 
 class RequestRefused(HoldfastError):
-    """A request that the server does not read: of the wrong type, or not HTTP as it should be."""
+    """A request that the server does not read: of the wrong type, or not valid HTTP."""
 
     code = "bad_request"
     status = 400
@@ -228,14 +228,14 @@ class RequestHeadTooLarge(RequestRefused):
 
 
 class WrongContentType(RequestRefused):
-    """A request whose body is not of a type that is read there."""
+    """A request whose body has an unsupported content type."""
 
     code = "wrong_content_type"
     status = 415
 
 
 class RequestTooSlow(RequestRefused):
-    """A request whose body did not come in time."""
+    """A request that did not arrive in time."""
 
     code = "request_too_slow"
     status = 408
@@ -249,20 +249,20 @@ class NotSupported(HoldfastError, NotImplementedError):
 
 
 class BackendFailed(HoldfastError):
-    """A custom backend raised, or returned what it may not."""
+    """A custom backend raised an exception, or returned an invalid value."""
 
     code = "backend_failed"
     status = 502
 
 
 class ObjectMissing(BackendFailed):
-    """The object behind a reference is not in the object storage."""
+    """The object of a reference is not in the object storage."""
 
     code = "object_missing"
 
 
 class ObjectBusy(HoldfastError):
-    """An object that is about to be written is just being deleted, as nothing named it."""
+    """An object that is about to be written is being deleted, because nothing referred to it."""
 
     code = "object_busy"
     status = 409
@@ -276,14 +276,14 @@ class InvalidBackend(HoldfastError, TypeError):
 
 
 class StoreUnavailable(HoldfastError, ConnectionError):
-    """The database or server does not answer, or cannot be written now."""
+    """The database or server does not answer, or cannot be written to at the moment."""
 
     code = "unavailable"
     status = 503
 
 
 class StoreFailed(HoldfastError):
-    """The database refused a statement for a reason that is not the caller's."""
+    """The database refused a statement for a reason other than the caller's input."""
 
     code = "store_failed"
 
@@ -295,7 +295,7 @@ class UnreadableValue(StoreFailed):
 
 
 class InvalidUrl(HoldfastError, ValueError):
-    """A URL that cannot be read, or that leads to no database or server of Holdfast."""
+    """A URL that is malformed, or that is not one of a database or a Holdfast server."""
 
     code = "invalid_url"
 
@@ -320,14 +320,14 @@ class ForeignPackage(HoldfastError, ImportError):
 
 
 class SparkUnavailable(HoldfastError):
-    """There is no Spark to run tasks on: it cannot be started, or does not answer."""
+    """Spark cannot be started, or does not answer."""
 
     code = "spark_unavailable"
     status = 503
 
 
 class CheckFailed(HoldfastError):
-    """The rows of a load do not satisfy what its author expects of them."""
+    """The rows of a load do not satisfy its checks."""
 
     code = "check_failed"
     status = 422
@@ -341,14 +341,14 @@ class SourceChanged(HoldfastError):
 
 
 class SparkBusy(HoldfastError):
-    """What an earlier attempt of the task began on Spark has not ended, or Spark does not tell."""
+    """Spark work of an earlier attempt of the task has not ended, or its status is unknown."""
 
     code = "spark_busy"
     status = 503
 
 
 class RunnerFailed(HoldfastError):
-    """The processes that run tasks end as soon as they are started."""
+    """The processes that run tasks end right after they are started."""
 
     code = "runner_failed"
 

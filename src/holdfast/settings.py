@@ -1,30 +1,132 @@
-"""Every setting, declared once: its key, variable, checks and docs follow from that."""
+"""Declarations of all settings, from which their keys, variables, checks and docs are derived."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
 
 from holdfast.errors import InvalidSettings
+from holdfast.model.duration import duration, duration_text
 
 FILE_NAME: Final = "holdfast.toml"
 VARIABLE_PREFIX: Final = "HOLDFAST__"
 A_CENTURY: Final = 36_500
 
 
+class Given(NamedTuple):
+    """A value and its origin."""
+
+    value: Any
+    origin: str
+    typed: bool
+    """Whether the value has a type; False for the environment, where everything is text."""
+
+
+def without_password(text: str) -> str:
+    """Return a database URL with its password hidden."""
+    # Greedy up to the last `@`: a password may contain `@`, `/` and `:`, and hiding more does no
+    # harm.
+    hidden = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", text)
+    return re.sub(r"(?i)(\w*(?:passw|pwd|secret|token)\w*=)[^&\s]+", r"\1***", hidden)
+
+
+def conf_text(conf: Mapping[str, str]) -> str:
+    """Return settings of Spark as JSON with secrets hidden; empty where there are none."""
+    secret = re.compile(r"(?i)secret|passw|token|access\.?key")
+    shown = {name: "***" if secret.search(name) else text for name, text in conf.items()}
+    return msgspec.json.encode(shown).decode() if conf else ""
+
+
+def _hidden(text: str) -> str:
+    return "***" if text else ""
+
+
+class NotAllowed(ValueError):
+    """An invalid value, with a reason that may be shown."""
+
+
+def _server_url(given: Given) -> str:
+    from holdfast.portable.transport import (
+        parse_url,  # loaded when needed: with TLS it takes a while
+    )
+
+    text = msgspec.convert(given.value, str)
+    return parse_url(text).url if text else ""
+
+
+def _objects_url(given: Given) -> str:
+    from holdfast.model.object_url import parse
+
+    text = msgspec.convert(given.value, str)
+    return str(parse(text)) if text else ""
+
+
+def _former_urls(given: Given) -> tuple[str, ...]:
+    from holdfast.model.object_url import parse
+
+    value = given.value if given.typed else msgspec.json.decode(given.value or "[]")
+    return tuple(str(parse(url)) for url in msgspec.convert(value, tuple[str, ...]))
+
+
+def _spark_conf(given: Given) -> dict[str, str]:
+    """Return Spark settings as flat text. Raise NotAllowed without values, which may be secret."""
+    try:
+        table = given.value if given.typed else msgspec.json.decode(given.value or "{}")
+        return dict(_flat(table, ""))
+    except (ValueError, TypeError) as error:
+        raise NotAllowed(str(error)) from None
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Yield a table as flat settings: TOML reads `spark.driver.memory = "2g"` as nested tables."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{key}" if name else key)
+    elif not name.startswith("spark."):
+        raise ValueError(f"`{name}` is not a setting of Spark" if name else "it is not a table")
+    elif isinstance(value, bool):
+        yield name, str(value).lower()
+    elif isinstance(value, (str, int, float)):
+        yield name, str(value)
+    else:
+        raise TypeError(f"`{name}` is not text")
+
+
+class Special(NamedTuple):
+    """Properties of a setting that its type does not express."""
+
+    allowed: str = ""
+    """The allowed values, in words."""
+    parse: Callable[[Given], Any] | None = None
+    """Parses the value. Raises ValueError for an invalid one."""
+    show: Callable[[Any], Any] = lambda value: value
+    """Returns the value without its secrets."""
+    secret: bool = False
+    """Whether an error must not show the given value."""
+    withheld: bool = False
+    """Whether the value is withheld from a task's process."""
+
+
+def _special(field: msgspec.structs.FieldInfo) -> Special:
+    return next((each for each in get_args(field.type) if isinstance(each, Special)), Special())
+
+
 class Section(msgspec.Struct, frozen=True):
-    """Settings that belong together. Their repr may come into a log, so it shows no secrets."""
+    """A group of settings. Its repr may end up in a log, so it shows no secrets."""
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [(key, _shown(key, getattr(self, key))) for key in self.__struct_fields__]
+        return [
+            (field.name, _special(field).show(getattr(self, field.name)))
+            for field in msgspec.structs.fields(self)
+        ]
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{key}={value!r}" for key, value in self.__rich_repr__())
@@ -43,7 +145,7 @@ class Core(Section, frozen=True):
     retry_window: Annotated[
         timedelta,
         Meta(
-            description="How long a task waits for a database or server that went away before it "
+            description="How long a task waits for an unavailable database or server before it "
             "fails. `0`: not at all."
         ),
     ] = timedelta(seconds=60)
@@ -53,23 +155,32 @@ class Database(Section, frozen=True):
     url: Annotated[
         str,
         Meta(
-            description="Where state is kept: `sqlite:///…`, `postgresql://…` or `mysql://…`. "
-            "Empty: `holdfast.db` under `core.home`."
+            description="The database: `sqlite:///…`, `postgresql://…` or `mysql://…`. Empty: "
+            "`holdfast.db` under `core.home`."
         ),
+        Special(show=without_password, withheld=True),
     ] = ""
+    max_connections: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1000,
+            description="Maximum number of connections of one process. A connection that was "
+            "idle for a minute is closed at the process's next query.",
+        ),
+    ] = 32
 
 
 class StateStore(Section, frozen=True):
     backend: Annotated[
         str, Meta(min_length=1, description="The server-side backend, as `package.module.Class`.")
-    ] = "holdfast.stores.metastore.MetastoreStateBackend"
+    ] = "holdfast.stores.backend.metastore.MetastoreStateBackend"
     default_retention_days: Annotated[
         int,
         Meta(
             ge=0,
             le=A_CENTURY,
-            description="Days until a task entry expires that was written without a retention. "
-            "0: never.",
+            description="Days until a task entry without a retention of its own expires. 0: never.",
         ),
     ] = 30
     clear_on_success: Annotated[
@@ -88,20 +199,21 @@ class StateStore(Section, frozen=True):
         Meta(
             ge=0,
             le=10**9,
-            description="Size of a value's JSON over which a person's write is refused and a "
-            "task's is warned about. 0: no limit.",
+            description="Maximum size of a value's JSON: larger writes by people are refused, "
+            "larger writes by tasks are logged as warnings. 0: no limit.",
         ),
     ] = 65535
     asset_history_limit: Annotated[
-        int, Meta(ge=1, le=10**6, description="Versions kept of each key of an asset.")
+        int,
+        Meta(ge=1, le=10**6, description="Number of versions in the history of each asset key."),
     ] = 100
     orphan_grace_days: Annotated[
         int,
         Meta(
             ge=0,
             le=A_CENTURY,
-            description="Days after which the state of an asset goes that no DAG declares any "
-            "more. 0: at once.",
+            description="Days until the state of an asset that no DAG declares any more is "
+            "deleted. 0: at once.",
         ),
     ] = 7
     cleanup_interval: Annotated[
@@ -117,10 +229,10 @@ class Workers(Section, frozen=True):
     state_backend: Annotated[
         str,
         Meta(
-            description="The worker-side backend, as `package.module.Class`: values stay in the "
-            "workers' own storage, and only references go to the server. "
-            "`holdfast.sdk.state.ObjectStoreBackend` comes with Holdfast. Empty: values go to the "
-            "server."
+            description="The worker-side backend, as `package.module.Class`: values are "
+            "offloaded to the workers' own storage, and only references are sent "
+            "to the server. `holdfast.sdk.state.ObjectStoreBackend` is included. "
+            "Empty: values are sent to the server."
         ),
     ] = ""
     server_url: Annotated[
@@ -129,6 +241,7 @@ class Workers(Section, frozen=True):
             description="The server through which supervisors reach the store, as "
             "`http://host:port`. Empty: they use the database."
         ),
+        Special(show=without_password),
     ] = ""
 
 
@@ -136,16 +249,27 @@ class ObjectStore(Section, frozen=True):
     url: Annotated[
         str,
         Meta(
-            description="Where `ObjectStoreBackend` keeps values. Credentials do not belong here: "
-            "they come from the environment of the worker, or from its machine."
+            description="Where `ObjectStoreBackend` stores values. Do not put credentials "
+            "here: they come from the worker's environment or machine."
+        ),
+        Special(
+            allowed="s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
+            "file:///absolute/directory or memory://name, without credentials, `%`, `?` and `#`; "
+            "or empty",
+            parse=_objects_url,
+            show=without_password,
         ),
     ] = ""
     former_urls: Annotated[
         tuple[str, ...],
         Meta(
-            description="Where values were kept before `url` was changed: they are still read "
-            "there, and deleted when nothing refers to them. No other place is. In the "
+            description="Earlier values of `url`: objects there are still read, and deleted "
+            "when nothing refers to them. No other URL is used. In the "
             "environment: a JSON list."
+        ),
+        Special(
+            allowed='a list of URLs such as ["s3://bucket/prefix"], each as in `url`',
+            parse=_former_urls,
         ),
     ] = ()
     threshold_bytes: Annotated[
@@ -153,15 +277,13 @@ class ObjectStore(Section, frozen=True):
         Meta(
             ge=0,
             le=10**9,
-            description="Size of a value's JSON under which it stays inline. 0: none does.",
+            description="Size of a value's JSON below which the value is stored inline. 0: "
+            "none is.",
         ),
     ] = 0
     compression: Annotated[
         Literal["none", "zstd", "gzip"],
-        Meta(
-            description="How objects are compressed that are written from now on; the others "
-            "stay readable."
-        ),
+        Meta(description="Compression of new objects; existing objects stay readable."),
     ] = "none"
     max_value_bytes: Annotated[
         int,
@@ -178,11 +300,11 @@ class Api(Section, frozen=True):
         str,
         Meta(
             min_length=1,
-            description="The address that the server listens on. `0.0.0.0`: every one.",
+            description="The address that the server listens on. `0.0.0.0`: all addresses.",
         ),
     ] = "127.0.0.1"
     port: Annotated[
-        int, Meta(ge=0, le=65535, description="The port that it listens on. 0: any free one.")
+        int, Meta(ge=0, le=65535, description="The port that it listens on. 0: any free port.")
     ] = 8793
     advertise_url: Annotated[
         str,
@@ -192,24 +314,28 @@ class Api(Section, frozen=True):
             "listen on `host` and `port` instead of on loopback. Empty: the address that is "
             "listened on."
         ),
+        Special(allowed="a URL such as http://host:8793, or empty", parse=_server_url),
     ] = ""
     processes: Annotated[
-        int, Meta(ge=1, le=256, description="How many processes answer requests.")
+        int, Meta(ge=1, le=256, description="Number of processes that answer requests.")
     ] = 1
     signing_key: Annotated[
         str,
         Meta(
-            description="The secret that tokens are signed with, of 32 characters or more. Several "
-            "with commas between: the first signs, and all are accepted. Empty: a key is made on "
-            "first use, and kept in `signing-keys.json` under `core.home`."
+            description="The secret that signs tokens, of 32 characters or more. Several are "
+            "separated by commas: the first signs, and all are accepted. Empty: a "
+            "key is created on first use, and stored in `signing-keys.json` under "
+            "`core.home`."
         ),
+        Special(show=_hidden, secret=True, withheld=True),
     ] = ""
     token_lifetime: Annotated[
         timedelta,
         Meta(
-            description="How long the token of a task, watcher or worker is good for. The server "
-            "hands out a new one before it ends, while it is used and its attempt lives. Those of "
-            "handles and jobs last seven days, as long as their attempt or job lives."
+            description="How long the token of a task, watcher or worker is valid. The server "
+            "renews a token before it expires, as long as it is used and its "
+            "attempt is alive. Tokens of handles and jobs are valid for seven "
+            "days, as long as their attempt or job is alive."
         ),
     ] = timedelta(minutes=10)
     tls_certificate: Annotated[
@@ -217,22 +343,22 @@ class Api(Section, frozen=True):
     ] = ""
     tls_key: Annotated[str, Meta(description="The file with the key of that certificate.")] = ""
     max_body_bytes: Annotated[
-        int, Meta(ge=1024, le=2**31, description="The largest body of a request.")
+        int, Meta(ge=1024, le=2**31, description="The maximum size of a request's body.")
     ] = 16 * 2**20
     max_header_bytes: Annotated[
-        int, Meta(ge=1024, le=2**20, description="The largest head of a request.")
+        int, Meta(ge=1024, le=2**20, description="The maximum size of a request's head.")
     ] = 32 * 2**10
     request_timeout: Annotated[
         timedelta,
-        Meta(description="How long a client may take to send a request, and to read the answer."),
+        Meta(description="How long a client may take to send a request, and to read the response."),
     ] = timedelta(seconds=30)
     rate_limit: Annotated[
         int,
         Meta(
             ge=0,
             le=10**6,
-            description="Requests that one token may make in a second, in each process of the "
-            "server. 0: any number.",
+            description="Requests per second allowed for one token, in each process of the "
+            "server. 0: no limit.",
         ),
     ] = 2000
     access_log: Annotated[bool, Meta(description="Log a line for each request.")] = True
@@ -242,10 +368,11 @@ class Dags(Section, frozen=True):
     stale_after: Annotated[
         timedelta,
         Meta(
-            description="How long no scheduler may have had a file with a DAG until the DAG is "
-            "called stale. If a scheduler has seen it go, its assets then count as declared by it "
-            "no more. Its pause, its place in its schedule and the events that wait for it stay, "
-            "until a file has it again."
+            description="How long a DAG may be without a file that a scheduler sees until it "
+            "becomes stale. If a scheduler has seen the file deleted, the DAG's "
+            "assets then no longer count as declared by it. Its pause, its "
+            "progress in its schedule and its pending events stay until a file "
+            "defines it again."
         ),
     ] = timedelta(minutes=10)
 
@@ -265,6 +392,7 @@ class Spark(Section, frozen=True):
             description="A Spark Connect server to use instead, as `sc://host:port`, with its "
             "parameters such as `/;token=…`."
         ),
+        Special(show=without_password),
     ] = ""
     conf: Annotated[
         dict[str, str],
@@ -272,11 +400,17 @@ class Spark(Section, frozen=True):
             description="Spark's own settings for the Spark that Holdfast starts, such as "
             "`spark.driver.memory`. In the environment: a JSON object."
         ),
+        Special(
+            allowed="a table whose keys begin with `spark.`",
+            parse=_spark_conf,
+            show=conf_text,
+            secret=True,
+        ),
     ] = {}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings in force, and where each that is not a default came from."""
+    """The settings in force, and the origin of each that is not a default."""
 
     core: Core = Core()
     database: Database = Database()
@@ -289,7 +423,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     directory: Path = Path()
     origins: dict[str, str] = {}
     withheld: bool = False
-    """Whether this is a task's process, which is not told where the database is."""
+    """Whether this is a task's process, from which the database's URL is withheld."""
 
     @property
     def home(self) -> Path:
@@ -299,9 +433,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def database_url(self) -> str:
         if self.withheld and not self.database.url:
             raise InvalidSettings(
-                "a task's process is not told where the database is",
-                hint='use context["task_store"] and context["asset_store"]; for the state of '
-                "others, connect(url, token=…) to a server",
+                "a task's process does not know the database's URL",
+                hint='use context["task_store"] and context["asset_store"]; for other state, '
+                "connect(url, token=…) to a server",
             )
         return self.database.url or f"sqlite:///{self.home / 'holdfast.db'}"
 
@@ -325,6 +459,7 @@ class Declared(NamedTuple):
     key: str
     kind: type
     rules: Meta
+    special: Special
     annotated: Any
     default: Any
 
@@ -341,32 +476,18 @@ class Declared(NamedTuple):
         return self.rules.description or ""
 
     @property
-    def secret(self) -> bool:
-        return self.name == "api.signing_key"
-
-    @property
     def allowed(self) -> str:
-        """What its value may be, in words."""
+        """The allowed values, in words."""
+        if self.special.allowed:
+            return self.special.allowed
         if self.kind is bool:
             return "true or false"
         if self.kind is int:
             return f"a whole number from {self.rules.ge} to {self.rules.le}"
         if self.kind is timedelta:
             return "a duration such as 30s, 5m, 1h or 7d, or 0"
-        if self.name == "object_store.compression":
+        if get_origin(self.kind) is Literal:
             return f"one of {', '.join(get_args(self.kind))}"
-        if self.name == "object_store.former_urls":
-            return 'a list of URLs such as ["s3://bucket/prefix"], each as in `url`'
-        if self.kind is not str:
-            return "a table whose keys begin with `spark.`"
-        if self.name == "api.advertise_url":
-            return "a URL such as http://host:8793, or empty"
-        if self.name == "object_store.url":
-            return (
-                "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
-                "file:///absolute/directory or memory://name, without credentials, `%`, `?` and "
-                "`#`; or empty"
-            )
         return "text that is not empty" if self.rules.min_length else "text"
 
 
@@ -380,26 +501,26 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def declared() -> Iterator[Declared]:
-    """Every setting there is, in order."""
+    """Yield every setting, in order."""
     for section, kind in SECTIONS.items():
         for field in msgspec.structs.fields(kind):
-            bare, rules = get_args(field.type)
+            bare, rules, *_ = get_args(field.type)
             default = {} if field.default is msgspec.NODEFAULT else field.default
-            yield Declared(section, field.name, bare, rules, field.type, default)
+            facts = (bare, rules, _special(field), field.type, default)
+            yield Declared(section, field.name, *facts)
 
 
-_SECRETS: Final = ("database.url", "api.signing_key")
 _withholding = False
 
 
 def withhold_secrets() -> None:
-    """Let `load` leave out, from now on in this process, what leads to the database."""
+    """Make `load` omit, from now on in this process, settings that give access to the database."""
     global _withholding
     _withholding = True
 
 
 def load(directory: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings in force in a directory (the current one unless given).
+    """Return the settings in force in a directory (default: the current one).
 
     They come from the nearest `holdfast.toml`, or `pyproject.toml` with `[tool.holdfast]`, in it or
     above it, and from the environment, which overrides the file.
@@ -408,10 +529,10 @@ def load(directory: Path | None = None, environ: Mapping[str, str] | None = None
     file, tables = _find(start)
     given = _from_file(file, tables) if file else {}
     given |= _from_environment(os.environ if environ is None else environ)
-    if _withholding:
-        given = {name: source for name, source in given.items() if name not in _SECRETS}
     values: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     for setting in declared():
+        if _withholding and setting.special.withheld:
+            given.pop(setting.name, None)
         if setting.name in given:
             values[setting.section][setting.key] = _checked(setting, given[setting.name])
     sections: dict[str, Any] = {name: kind(**values[name]) for name, kind in SECTIONS.items()}
@@ -424,7 +545,7 @@ def load(directory: Path | None = None, environ: Mapping[str, str] | None = None
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    """Each setting with its value and origin. Passwords are not shown."""
+    """Yield each setting with its value and origin. Passwords are hidden."""
     for setting in declared():
         value = getattr(getattr(settings, setting.section), setting.key)
         if setting.name == "database.url":
@@ -433,71 +554,13 @@ def rows(settings: Settings) -> Iterator[Row]:
             value = duration_text(value)
         elif isinstance(value, tuple):
             value = msgspec.json.encode(value).decode() if value else ""
-        value = _shown(setting.key, value)
+        value = setting.special.show(value)
         origin = settings.origins.get(setting.name, "default")
         yield Row(setting.name, value, origin, setting.description)
 
 
-def _shown(key: str, value: Any) -> Any:
-    """A setting's value without what is secret in it."""
-    if key in ("url", "remote", "server_url"):
-        return without_password(value)
-    if key == "signing_key":
-        return "***" if value else ""
-    if key == "conf":
-        return conf_text(value) if value else ""
-    return value
-
-
-_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-_DURATION: Final = re.compile(r"(\d+)([dhms])", re.ASCII)
-
-
-def duration(text: str) -> timedelta:
-    """What `30s`, `5m`, `1h`, `7d` or `0` mean; ValueError for anything else."""
-    if text == "0":
-        return timedelta(0)
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise ValueError(f"not a duration: {text!r}")
-    try:
-        return timedelta(**{_UNITS[match[2]]: int(match[1])})
-    except OverflowError:
-        raise ValueError(f"too long a duration: {text!r}") from None
-
-
-def duration_text(length: timedelta) -> str:
-    """The length as `duration` reads it."""
-    for unit, name in _UNITS.items():
-        amount, rest = divmod(length, timedelta(**{name: 1}))
-        if amount and not rest:
-            return f"{amount}{unit}"
-    return "0"
-
-
-def without_password(text: str) -> str:
-    """A database URL that may be shown."""
-    # Greedy up to the last `@`: a password may hold `@`, `/` and `:`, and hiding more does no harm.
-    hidden = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", text)
-    return re.sub(r"(?i)(\w*(?:passw|pwd|secret|token)\w*=)[^&\s]+", r"\1***", hidden)
-
-
-def conf_text(conf: Mapping[str, str]) -> str:
-    """Settings of Spark as JSON that may be shown."""
-    secret = re.compile(r"(?i)secret|passw|token|access\.?key")
-    shown = {name: "***" if secret.search(name) else text for name, text in conf.items()}
-    return msgspec.json.encode(shown).decode()
-
-
-class _Given(NamedTuple):
-    value: Any
-    origin: str
-    typed: bool
-    """False for the environment, where everything is text."""
-
-
 def _find(start: Path) -> tuple[Path | None, Any]:
-    """The nearest settings file, upward, and what it says."""
+    """Return the nearest settings file, upward, and its content."""
     for directory in (start, *start.parents):
         file = directory / FILE_NAME
         if file.is_file():
@@ -522,12 +585,12 @@ def _read(file: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidSettings(
             f"{file} is not TOML: {error}",
-            hint="""a section is written [workers], a setting state_backend = "…", text in quotes"""
-            " and numbers without",
+            hint='write a section as [workers], a setting as state_backend = "…", text in '
+            "quotes and numbers without",
         ) from None
 
 
-def _from_file(file: Path, tables: Any) -> dict[str, _Given]:
+def _from_file(file: Path, tables: Any) -> dict[str, Given]:
     if not isinstance(tables, dict):
         raise InvalidSettings(f"holdfast in {file} is not a section", hint="write [tool.holdfast]")
     names = [setting.name for setting in declared()]
@@ -538,24 +601,24 @@ def _from_file(file: Path, tables: Any) -> dict[str, _Given]:
         if not isinstance(keys, dict):
             raise InvalidSettings(
                 f"{section} in {file} is not a section",
-                hint=f"write [{section}] on a line of its own, and its keys below",
+                hint=f"write [{section}] on a line of its own, and its settings below",
             )
         for key, value in keys.items():
             name = f"{section}.{key}"
             if name not in names:
                 raise _unknown(name, str(file), name, names)
-            given[name] = _Given(value, str(file), typed=True)
+            given[name] = Given(value, str(file), typed=True)
     return given
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     names = {setting.variable: setting.name for setting in declared()}
     given = {}
     for variable, text in environ.items():
         if variable.startswith(VARIABLE_PREFIX):
             if variable not in names:
                 raise _unknown(variable, "the environment", variable, list(names))
-            given[names[variable]] = _Given(text, variable, typed=False)
+            given[names[variable]] = Given(text, variable, typed=False)
     return given
 
 
@@ -566,66 +629,16 @@ def _unknown(what: str, where: str, sought: str, known: list[str]) -> InvalidSet
     )
 
 
-def _checked(setting: Declared, given: _Given) -> Any:
-    if setting.name == "spark.conf":
-        return _checked_conf(setting, given)
+def _checked(setting: Declared, given: Given) -> Any:
     try:
+        if setting.special.parse is not None:
+            return setting.special.parse(given)
         if setting.kind is timedelta:
             return duration(str(given.value))
-        if setting.name == "object_store.former_urls":
-            return _former_urls(given)
-        value = msgspec.convert(given.value, setting.annotated, strict=given.typed)
-        if setting.name == "api.advertise_url":
-            return _server_url(value)
-        return _objects_url(value) if setting.name == "object_store.url" else value
-    except ValueError:
-        shown = "***" if setting.secret else without_password(repr(given.value))
+        return msgspec.convert(given.value, setting.annotated, strict=given.typed)
+    except ValueError as error:
+        shown = "***" if setting.special.secret else without_password(repr(given.value))
+        why = f": {error}" if isinstance(error, NotAllowed) else f" may not be {shown}"
         raise InvalidSettings(
-            f"{setting.name} may not be {shown}, found in {given.origin}",
-            hint=f"it is {setting.allowed}",
+            f"{setting.name}{why}, found in {given.origin}", hint=f"give {setting.allowed}"
         ) from None
-
-
-def _server_url(text: str) -> str:
-    from holdfast.transport import parse_url  # loaded when needed: with TLS it takes a while
-
-    return parse_url(text).url if text else ""
-
-
-def _objects_url(text: str) -> str:
-    from holdfast.blobs.url import parse
-
-    return str(parse(text)) if text else ""
-
-
-def _former_urls(given: _Given) -> tuple[str, ...]:
-    from holdfast.blobs.url import parse
-
-    value = given.value if given.typed else msgspec.json.decode(given.value or "[]")
-    return tuple(str(parse(url)) for url in msgspec.convert(value, tuple[str, ...]))
-
-
-def _checked_conf(setting: Declared, given: _Given) -> dict[str, str]:
-    """Settings of Spark as flat text. What is refused is not shown: it may hold passwords."""
-    try:
-        table = given.value if given.typed else msgspec.json.decode(given.value or "{}")
-        return dict(_flat(table, ""))
-    except (ValueError, TypeError) as error:
-        raise InvalidSettings(
-            f"{setting.name}: {error}, found in {given.origin}", hint=f"it is {setting.allowed}"
-        ) from None
-
-
-def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """TOML reads `spark.driver.memory = "2g"` as a table in a table."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{key}" if name else key)
-    elif not name.startswith("spark."):
-        raise ValueError(f"`{name}` is not a setting of Spark" if name else "it is not a table")
-    elif isinstance(value, bool):
-        yield name, str(value).lower()
-    elif isinstance(value, (str, int, float)):
-        yield name, str(value)
-    else:
-        raise TypeError(f"`{name}` is not text")

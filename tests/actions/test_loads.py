@@ -1,4 +1,4 @@
-"""Which loads make up the data of an asset, as the command line and the API tell it."""
+"""List of the loads that make up an asset's data, for CLI and API."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from remembered import record, remember
 
 from holdfast import Connection
-from holdfast import command as c
-from holdfast.accessor import AssetStore, run
+from holdfast import commands as c
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.actions.loads import Load, Undoing, loads_of, undone_by
-from holdfast.entry import ApiWriter
-from holdfast.offloading import Offloading
-from holdfast.scope import AssetScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope
 from holdfast.settings import ObjectStore
-from holdfast.store import Store
+from holdfast.store import Store, run
+from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.sql import SqlStore
-from remembered import record, remember
 
 NAMES = count()
 OBJECTS = "holdfast.sdk.state.ObjectStoreBackend"
@@ -39,7 +39,7 @@ OPERATIONS = st.lists(
 
 @pytest.fixture(scope="module", params=[100, 4])
 def kept(request: pytest.FixtureRequest) -> int:
-    """How many versions the store remembers."""
+    """Return the number of versions that the store keeps."""
     return int(request.param)
 
 
@@ -56,7 +56,7 @@ def lake(store: Store) -> Lake:
 
 
 class Lake:
-    """An asset, and which of its loads should count at each of its watermark's values."""
+    """An asset, with the loads that should be current at each value of its watermark."""
 
     def __init__(self, store: Store) -> None:
         self.name = f"asset {next(NAMES)}"
@@ -66,7 +66,7 @@ class Lake:
         self.marks = count(1)
         self.counting: set[int] = set()
         self.at: dict[int, set[int]] = {}
-        """By the watermark's value."""
+        """Current loads by the watermark's value."""
 
     def loads(self) -> list[Load]:
         return run(self.store, loads_of(self.scope, "watermark"))
@@ -103,7 +103,7 @@ class Lake:
 
 
 def rewind_as_planned(lake: Lake, version: int) -> None:
-    """Rewind, and hold what the loads are then against what was planned."""
+    """Rewind, and compare the loads afterwards with the plan."""
     recorded = lake.recorded()
     before = set(lake.counting)
     planned = lake.planned(c.ToVersion(version))
@@ -121,14 +121,14 @@ def rewind_as_planned(lake: Lake, version: int) -> None:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(operations=OPERATIONS)
-def test_after_anything_the_same_loads_stand_as_in_the_model(
+def test_after_any_operations_the_current_loads_are_those_of_the_model(
     store: Store, kept: int, operations: list[tuple[str, int]]
 ) -> None:
     lake = Lake(store)
     for what, number in operations:
         history = lake.entries.history("watermark")
         if kept == 4 and what == "set by hand":
-            continue  # soon no version would say which loads there were
+            continue  # the kept versions would soon not determine the loads
         match what:
             case "load":
                 lake.load()
@@ -156,7 +156,7 @@ def test_a_rewind_to_a_value_that_was_set_by_hand_undoes_the_loads_after_it(lake
     assert lake.standing() == {0}
 
 
-def test_a_rewind_forward_says_which_loads_count_again(lake: Lake) -> None:
+def test_a_rewind_forward_names_the_restored_loads(lake: Lake) -> None:
     for _ in range(3):
         lake.load()
     _, second, first = lake.entries.history("watermark")
@@ -179,7 +179,7 @@ def test_loads_without_a_record_are_counted(lake: Lake) -> None:
     assert len(planned.undone) + planned.forgotten == 3
 
 
-def test_a_watermark_in_the_workers_storage_says_there_which_loads_stand(lake: Lake) -> None:
+def test_the_loads_of_an_offloaded_watermark_are_listed(lake: Lake) -> None:
     worker = Offloading(OBJECTS, ObjectStore(url=f"memory://{uuid4().hex}")).over(lake.store)
     entries = Connection(worker).asset_store(name=lake.name)
     for number in range(2):
@@ -195,7 +195,7 @@ def test_a_watermark_in_the_workers_storage_says_there_which_loads_stand(lake: L
     assert run(lake.store, undone_by(lake.scope, "watermark", lake.loads(), None)) is None
 
 
-def test_a_users_own_entries_are_no_loads(lake: Lake) -> None:
+def test_other_entries_of_a_user_are_not_loads(lake: Lake) -> None:
     lake.entries.set("note/load", "mine")
     lake.entries.set("/load", record(0, 1))
     lake.entries.set("k" * 512, 1)

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.entry import TaskWriter
-from holdfast.scope import TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
 from holdfast.stores.sql import SqlStore
 
 PROGRAM = Path(sys.executable).with_name("holdfast")

@@ -11,7 +11,7 @@ import pytest
 from airflow_client import Airflow, Client, Operations, Raised
 from holdfast_server import HoldfastServer, Task
 
-from holdfast.command import DeclareAsset, FinishAttempt, GetEntry, StartAttempt
+from holdfast.commands import DeclareAsset, FinishAttempt, GetEntry, StartAttempt
 
 NAME = "daily orders / €"
 URI = "s3://lake/orders?region=eu&year=2026"

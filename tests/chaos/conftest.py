@@ -1,3 +1,5 @@
+"""Fixtures of the chaos tests."""
+
 from __future__ import annotations
 
 import pytest
@@ -5,5 +7,5 @@ import pytest
 
 @pytest.fixture(scope="session")
 def kills(rounds: int) -> int:
-    """How often to kill: a few times in an ordinary run, once for each round otherwise."""
+    """Return the number of kills: a few in an ordinary run, one per round otherwise."""
     return max(3, rounds)

@@ -1,6 +1,6 @@
-"""A worker whose values are objects on a server, and which dies: at a step, or whenever it is hit.
+"""Worker that offloads values to an object server, and is killed at a step or at any time.
 
-Here and not in the tests, so that a worker imports nothing that it does not need.
+It is a separate module so that a worker imports only what it needs.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Final, NamedTuple, TypeVar
 
 from processes import Pipe
 
-from holdfast import command as c
-from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast import commands as c
 from holdfast.cleanup.plan import CleanupPlan
 from holdfast.cleanup.run import delete
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.settings import ObjectStore
 from holdfast.store import Store
-from holdfast.stores.offload import OffloadStore
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.store import OffloadStore
 from holdfast.stores.sql import SqlStore
 
 A = TypeVar("A")
@@ -34,7 +34,7 @@ PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 def text_of(number: int) -> str:
-    """The values come again and again, so that an object is wanted that is about to be purged."""
+    """Return one of a few repeated values, so that objects being purged are written again."""
     return f'"{number % 3}"'
 
 
@@ -87,11 +87,11 @@ KEPT: dict[str, StoreScope] = {
     "overwrite_asset": ASSET,
     "stage_and_succeed": ASSET,
 }
-"""What leaves a value, and where."""
+"""Actions that offload a value, with its scope."""
 
 
-class Fate:
-    """Notes the steps, and kills its process before one of them."""
+class KillSwitch:
+    """Records the steps, and kills its process before one of them."""
 
     def __init__(self, deadly: int | None) -> None:
         self.steps: list[str] = []
@@ -103,37 +103,37 @@ class Fate:
         self.steps.append(name)
 
 
-class FatedStore(SqlStore):
-    """Each command is a step."""
+class KillableStore(SqlStore):
+    """Store for which each command is a step."""
 
-    fate: Fate
+    switch: KillSwitch
 
     def execute(self, command: c.Command[A]) -> A:
-        self.fate.step(type(command).__name__)
+        self.switch.step(type(command).__name__)
         return super().execute(command)
 
 
-class FatedBackend(ObjectStoreBackend):
-    """Each write and each removal of objects is a step."""
+class KillableBackend(ObjectStoreBackend):
+    """Backend for which each write and each removal of objects is a step."""
 
-    fate: Fate
+    switch: KillSwitch
 
     def put(self, reference: str, scope: StoreScope, key: str, content: bytes) -> None:
-        self.fate.step("put")
+        self.switch.step("put")
         super().put(reference, scope, key, content)
 
     def remove(self, references: Sequence[str]) -> dict[str, str]:
-        self.fate.step("remove")
+        self.switch.step("remove")
         return super().remove(references)
 
 
 class Place(NamedTuple):
-    """Where entries and objects are."""
+    """Location of entries and objects."""
 
     url: str
     objects: str
     environment: dict[str, str]
-    """With the credentials of the objects."""
+    """URL with the credentials of the objects."""
 
     def opened(self, clock: Callable[[], datetime] | None = None) -> OffloadStore:
         os.environ.update(self.environment)
@@ -144,17 +144,17 @@ class Place(NamedTuple):
 
 
 def do_and_die(pipe: Pipe, place: Place, action: str, number: int, deadly: int | None) -> None:
-    """One action, up to its deadly step if it has one; else its steps are reported."""
+    """Execute one action, up to the step at which it is killed, if any; report its steps."""
     os.environ.update(place.environment)
-    store = FatedStore(place.url, history_limit=HISTORY)
-    backend = FatedBackend(ObjectStore(url=place.objects))
-    store.fate = backend.fate = Fate(deadly)
+    store = KillableStore(place.url, history_limit=HISTORY)
+    backend = KillableBackend(ObjectStore(url=place.objects))
+    store.switch = backend.switch = KillSwitch(deadly)
     ACTIONS[action](OffloadStore(store, backend), number)
-    pipe.send(store.fate.steps)
+    pipe.send(store.switch.steps)
 
 
 def act_without_end(pipe: Pipe, place: Place, numbers: dict[str, int]) -> None:
-    """All actions in turns, each with a number one higher than the time before."""
+    """Execute all actions in turn, each with a number one higher than before."""
     store = place.opened()
     while True:
         for name, action in ACTIONS.items():

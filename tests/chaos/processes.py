@@ -1,4 +1,4 @@
-"""Worker processes for the chaos tests: quick to start, easy to kill, with a pipe to report on."""
+"""Worker processes for the chaos tests: quick to start, easy to kill, with a pipe for reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Pipe: TypeAlias = "Connection[Any, Any]"
 
 
 class Worker:
-    """A process that runs `work(pipe, *args)`."""
+    """Process that runs `work(pipe, *args)`."""
 
     def __init__(self, work: Callable[..., None], *args: Any) -> None:
         self.pipe, theirs = forks().Pipe()
@@ -28,7 +28,7 @@ class Worker:
         return self.process.pid
 
     def reports_until(self, deadline: float) -> Iterator[Any]:
-        """What it reports up to that time (of `time.monotonic`), or up to its end."""
+        """Yield its reports up to that time (of `time.monotonic`), or up to its end."""
         try:
             while self.pipe.poll(max(0.0, deadline - time.monotonic())):
                 yield self.pipe.recv()
@@ -36,7 +36,7 @@ class Worker:
             return
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Kill it with SIGKILL, and wait until it has ended."""
         self.process.kill()
         self.process.join()
 
@@ -49,7 +49,7 @@ class Worker:
 
 
 def wait_for_start(pipe: Pipe) -> None:
-    """Called in a worker: wait until all others are ready too."""
+    """Wait, in a worker, until all others are ready too."""
     pipe.send("ready")
     pipe.recv()
 
@@ -63,7 +63,8 @@ def start_together(workers: list[Worker]) -> None:
 
 @contextmanager
 def workers(count: int, work: Callable[..., None], *args: Any) -> Iterator[list[Worker]]:
-    """That many processes, each told its number after the other arguments; killed at the end."""
+    """Yield that many processes, which get their number after the other arguments and are killed at
+    the end."""
     started = [Worker(work, *args, number) for number in range(count)]
     try:
         yield started

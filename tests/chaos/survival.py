@@ -1,4 +1,4 @@
-"""What must be true of the store after a writer, or the database under it, was killed."""
+"""Checks of the store after a writer, or its database, was killed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TypeAlias
 import workloads as w
 from processes import Worker
 
-from holdfast import command as c
-from holdfast.entry import Entry, Version
-from holdfast.scope import AssetScope, StoreScope
+from holdfast import commands as c
+from holdfast.model.entry import Entry, Version
+from holdfast.model.scope import AssetScope, StoreScope
 from holdfast.store import Store
 
 Place: TypeAlias = tuple[StoreScope, str]
@@ -24,11 +24,11 @@ PLACES: dict[str, list[Place]] = {
     "advance": [(w.FIRST, "mark")],
     "staged": [(w.FIRST, "staged 1"), (w.FIRST, "staged 2"), (w.SECOND, "staged 3")],
 }
-"""Where each kind of write goes."""
+"""Scope of each kind of write."""
 
 
 class Survivor:
-    """A store that writers are killed on, and what they were told."""
+    """Store whose writers are killed, and the writes that were acknowledged."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -36,16 +36,15 @@ class Survivor:
         self.before: dict[Place, Entry[str]] = {}
 
     def note(self, writer: Worker, seconds: float, limit: int | None = None) -> None:
-        """Count what the writer was told, for so long, or up to so many writes, or to its end."""
+        """Count the acknowledged writes for some seconds, up to a number, or to its end."""
         reports = writer.reports_until(time.monotonic() + seconds)
         for kind in islice(reports, limit):
             self.written[kind] += 1
 
     def check(self) -> None:
-        """Every acknowledged write is there; what was under way is there as a whole or not at all.
-
-        `written` then counts what is there, for the next writer to go on from.
-        """
+        """Assert that every acknowledged write is present, and one in progress is present as a
+        whole or absent. `written` then counts the present ones, for the next writer to continue
+        from."""
         entries = self._settled()
         for kind, places in PLACES.items():
             here = [entries.get(place) for place in places]
@@ -62,7 +61,7 @@ class Survivor:
         self.before = entries
 
     def _settled(self) -> dict[Place, Entry[str]]:
-        """All entries, once the server has ended what the killed writer had begun."""
+        """Return all entries, once the server has ended the transaction of the killed writer."""
         entries = self._entries()
         while True:
             time.sleep(0.02)

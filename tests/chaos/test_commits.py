@@ -1,4 +1,4 @@
-"""Attempts that are killed while Spark commits: each row is there once, whatever comes then."""
+"""Attempts killed while Spark commits: each row is present once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from threading import Lock
 
 import pytest
 from victims import Project
-
 from webhdfs import web_hdfs
 
 pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("spark")]
@@ -24,14 +23,14 @@ PIPELINE = Path(__file__).parent / "pipelines" / "committing.py"
 PARTS = 2
 ROWS = 40
 STEPS = re.compile(r"_temporary/0(/task_\w+)?$|/part-[^/]+$")
-"""A job is set up, a task's files are committed, and a file of the job is."""
+"""Steps of a commit: set-up of the job, commit of a task's files, commit of a file of the job."""
 KILLED = 0.3
-"""How many of these steps are the last thing that an attempt sees, until there were enough."""
+"""Number of kills at each of these steps."""
 LONGEST_STEP = 3.0
 
 
 class Killer:
-    """Kills attempts while Spark writes for them, and lets what it does then take a while."""
+    """Kills attempts while Spark writes for them, and slows down the steps that follow."""
 
     def __init__(self, directory: Path, kills: int) -> None:
         self._directory = directory
@@ -55,6 +54,7 @@ class Killer:
         time.sleep(pause)
 
 
+@pytest.mark.full
 def test_attempts_killed_while_spark_commits_leave_each_row_once(
     tmp_path: Path, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

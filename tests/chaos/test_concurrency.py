@@ -1,4 +1,4 @@
-"""Many processes on the same entries: the outcome is as if they had come one after the other."""
+"""Concurrent processes on the same entries: the outcome is that of serial execution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import workloads as w
 from processes import start_together, workers
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.stores.sql import SqlStore, schema
 
 pytestmark = pytest.mark.chaos
@@ -72,7 +72,7 @@ def test_a_process_that_slept_through_a_newer_attempt_may_not_write(
     assert store.execute(c.List(w.FIRST)).found == ()
 
 
-def test_cleanup_takes_no_entry_that_is_written_anew(
+def test_cleanup_removes_no_entry_that_was_written_again(
     database_url: str, store: SqlStore, rounds: int
 ) -> None:
     turns = 10 + rounds
@@ -92,7 +92,7 @@ def test_cleanup_takes_no_entry_that_is_written_anew(
     assert gone > 0
 
 
-def test_a_version_never_comes_twice(database_url: str, store: SqlStore, rounds: int) -> None:
+def test_a_version_is_never_assigned_twice(database_url: str, store: SqlStore, rounds: int) -> None:
     times = 20 + 5 * rounds
     with workers(4, w.set_delete_and_expire, database_url, times) as processes:
         start_together(processes)
@@ -105,7 +105,7 @@ def test_a_version_never_comes_twice(database_url: str, store: SqlStore, rounds:
 
 
 @pytest.mark.parametrize("count", [2, 8])
-def test_processes_that_open_a_fresh_file_at_once_all_succeed(
+def test_processes_that_open_a_new_file_concurrently_all_succeed(
     tmp_path: Path, count: int, rounds: int
 ) -> None:
     for round in range(1 + rounds // 5):

@@ -1,4 +1,4 @@
-"""SIGKILL of a writer at a random moment loses nothing that was acknowledged."""
+"""SIGKILL of a writer at a random moment: no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.stores.sql import SqlStore
 
 
 @pytest.mark.chaos
-def test_a_killed_writer_has_lost_no_acknowledged_write(database_url: str, kills: int) -> None:
+def test_a_killed_writer_loses_no_acknowledged_write(database_url: str, kills: int) -> None:
     with SqlStore(database_url) as store:
         w.prepare(store)
         survivor = Survivor(store)

@@ -1,5 +1,5 @@
-"""SIGKILL while values go to a real S3 server: nothing acknowledged is lost, and in the end every
-object is named by something and every name has its object."""
+"""SIGKILL of a worker that offloads to a real S3 server: no acknowledged write is lost, and objects
+and references agree in the end."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from datetime import UTC, datetime, timedelta
 import offloading as o
 import pytest
 import sqlalchemy as sa
-from processes import Worker
-
-from holdfast import command as c
-from holdfast.stores.sql import tables
-from holdfast.value import reference_in
 from objectserver import ObjectServer, object_server
+from processes import Worker
 from servers import SqliteDatabase
+
+from holdfast import commands as c
+from holdfast.model.value import reference_in
+from holdfast.stores.sql import tables
 
 pytestmark = pytest.mark.chaos
 
@@ -38,15 +38,15 @@ STEPS = {
         *("TakePurges", "TakePurges", "remove", "FinishPurges"),
     ],
 }
-"""What each action comes to: the next step is where it dies."""
+"""Steps of each action; the worker is killed at the next one."""
 
 HOLDERS = (tables.task_entry, tables.asset_entry, tables.asset_history, tables.staged_write)
 LATER = timedelta(days=2)
-"""When no reservation and no lease of the killed holds any more."""
+"""Time after which no reservation and no lease of a killed worker is valid."""
 
 
 class Survivor:
-    """The database and the bucket that are left when a worker has been killed."""
+    """Database and bucket after a worker has been killed."""
 
     def __init__(self, place: o.Place) -> None:
         self.place = place
@@ -60,12 +60,12 @@ class Survivor:
                 self.numbers[name] = number
 
     def note(self, worker: Worker, seconds: float) -> None:
-        """Count what the worker has been told, for so long or to its end."""
+        """Count the acknowledged writes for some seconds, or to the worker's end."""
         for name in worker.reports_until(time.monotonic() + seconds):
             self.numbers[name] += 1
 
     def check(self) -> None:
-        """What was acknowledged is there, and what was under way is there or is not."""
+        """Assert that acknowledged writes are present; one in progress may be."""
         for name, scope in o.KEPT.items():
             before, after = (o.text_of(self.numbers[name] + more) for more in (0, 1))
             stands = self.store.execute(c.Get(scope, name))
@@ -79,7 +79,7 @@ class Survivor:
         assert self._named([tables.purge]) == set()
 
     def settle(self) -> None:
-        """Wait until both servers have ended what the killed had begun."""
+        """Wait until both servers have ended the requests of the killed worker."""
         seen = None
         while seen != (now := (self._objects(), self._named([*HOLDERS, tables.purge]))):
             seen = now
@@ -89,7 +89,7 @@ class Survivor:
         return {stored.reference for stored in self.place.backend().list_objects()}
 
     def _named(self, holders: Iterable[sa.Table]) -> set[str]:
-        """All references in these tables."""
+        """Return all references in these tables."""
         engine = sa.create_engine(self.place.url, poolclass=sa.NullPool)
         with engine.connect() as connection:
             texts = [
@@ -115,7 +115,7 @@ def survive(s3: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 
 
 @pytest.mark.parametrize("action", STEPS)
-def test_a_worker_killed_at_any_step_leaves_objects_and_references_in_agreement(
+def test_a_worker_killed_at_any_step_leaves_objects_and_references_consistent(
     action: str, survive: Callable[[str], Survivor], sqlite_database: SqliteDatabase, rounds: int
 ) -> None:
     survivor = survive(sqlite_database.empty())
@@ -132,7 +132,7 @@ def test_a_worker_killed_at_any_step_leaves_objects_and_references_in_agreement(
             survivor.check()
 
 
-def test_a_worker_killed_at_any_moment_beside_others_who_purge(
+def test_a_worker_killed_during_purges_leaves_objects_and_references_consistent(
     survive: Callable[[str], Survivor], database_url: str, rounds: int
 ) -> None:
     survivor = survive(database_url)

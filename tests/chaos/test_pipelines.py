@@ -1,4 +1,4 @@
-"""Whatever is killed, whenever: the run ends as if nothing had happened."""
+"""SIGKILL of any process at any time: the run ends as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ import pyarrow.parquet
 import pytest
 from victims import Project
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.run import Outcome, RunState
-from holdfast.scope import AssetScope
+from holdfast import commands as c
+from holdfast.model.run import Outcome, RunState
+from holdfast.model.scope import AssetScope
 from holdfast.stores.sql import SqlStore
 
 pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("spark")]
@@ -27,11 +26,11 @@ LONGEST = 180.0
 
 
 class Outcomes(NamedTuple):
-    """All that a run leaves behind and that a crash must not change."""
+    """Effects of a run that a crash must not change."""
 
     tasks: list[tuple[str, int, str]]
     successes: list[int]
-    """How many attempts of each task instance succeeded."""
+    """Number of successful attempts of each task instance."""
     results: list[tuple[tuple[int, str], ...]]
     task_entries: dict[tuple[str, int, str], str]
     asset_entries: dict[tuple[str, str], str]
@@ -42,17 +41,17 @@ class Outcomes(NamedTuple):
 
 def outcomes(project: Project, run_id: str) -> Outcomes:
     with SqlStore(f"sqlite:///{project.directory / '.holdfast' / 'holdfast.db'}") as store:
-        assert store.execute(r.GetRun("loading", run_id)).state is RunState.SUCCESS
-        instances = store.execute(r.ListTaskInstances(dag_id="loading", run_id=run_id))
-        attempts = [store.execute(r.ListAttempts(one.scope)) for one in instances]
+        assert store.execute(c.GetRun("loading", run_id)).state is RunState.SUCCESS
+        instances = store.execute(c.ListTaskInstances(dag_id="loading", run_id=run_id))
+        attempts = [store.execute(c.ListAttempts(one.scope)) for one in instances]
         found = store.execute(c.List(c.TaskFilter("loading", run_id))).found
         assets = store.execute(c.List(c.AssetFilter())).found
         ids = sorted({one.scope.task_id for one in instances})
-        events = store.execute(r.ListAssetEvents())
+        events = store.execute(c.ListAssetEvents())
         return Outcomes(
             [(one.scope.task_id, one.scope.map_index, str(one.state)) for one in instances],
             [sum(one.outcome is Outcome.SUCCESS for one in several) for several in attempts],
-            [store.execute(r.GetResults("loading", run_id, task_id)) for task_id in ids],
+            [store.execute(c.GetResults("loading", run_id, task_id)) for task_id in ids],
             {
                 (one.scope.task_id, one.scope.map_index, one.entry.key): one.entry.value
                 for one in found
@@ -86,7 +85,7 @@ def new_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Projec
 
 @pytest.fixture(scope="module")
 def undisturbed(new_project: Callable[[], Project]) -> Iterator[tuple[Outcomes, float]]:
-    """What the pipeline comes to by itself, and how long that takes."""
+    """Return the outcome of the pipeline without kills, and how long it takes."""
     project = new_project()
     began = time.monotonic()
     assert project.start("run", "loading.py", "--run-id", "r").wait(LONGEST) == 0, project.output()

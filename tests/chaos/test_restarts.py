@@ -1,4 +1,4 @@
-"""The database dies and comes back: nothing acknowledged is lost, and clients live through it."""
+"""Database restarts: no acknowledged write is lost, and clients with a retry window survive."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 import workloads as w
+from killable import KillableServer
 from processes import Worker
+from servers import mariadb_server, postgres_server
 from survival import Survivor
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.errors import StoreUnavailable, VersionConflict
 from holdfast.stores.sql import SqlStore, schema
-from holdfast.testing import open_door
-from killable import KillableServer
-from servers import mariadb_server, postgres_server
+from holdfast.testing import open_client
 
-# PyMySQL leaves the socket open when the server is not there.
+# PyMySQL leaves the socket open when the server is unavailable.
 pytestmark = [pytest.mark.chaos, pytest.mark.filterwarnings("ignore:unclosed <socket")]
 
 PATIENT = timedelta(seconds=60)
@@ -34,7 +34,7 @@ PATIENT = timedelta(seconds=60)
 
 @pytest.fixture(autouse=True)
 def _collected() -> Iterator[None]:
-    """What a test leaves is collected while the filter of warnings is still the test's."""
+    """Collect garbage while the test's filter of warnings is active."""
     yield
     gc.collect()
 
@@ -61,7 +61,7 @@ def store(url: str) -> Iterator[SqlStore]:
         yield store
 
 
-def test_a_killed_database_has_lost_no_acknowledged_write(
+def test_a_killed_database_loses_no_acknowledged_write(
     server: KillableServer, url: str, store: SqlStore, kills: int
 ) -> None:
     survivor = Survivor(store)
@@ -77,7 +77,7 @@ def test_a_killed_database_has_lost_no_acknowledged_write(
 
 
 class Load:
-    """Threads that write until told to stop, and what they were told."""
+    """Threads that write until they are stopped, and the acknowledged writes."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -107,7 +107,7 @@ class Load:
         self.store.close()
 
     def wait_for_progress(self) -> None:
-        """Until each kind of write was acknowledged some more times."""
+        """Wait until each kind of write was acknowledged some more times."""
         goal = {kind: self.acknowledged[kind] + 3 for kind in ("set", "many", "mark", "async", "n")}
         deadline = time.monotonic() + 60
         while not self.failed and any(self.acknowledged[k] < goal[k] for k in goal):
@@ -158,7 +158,7 @@ class Load:
 
 
 @pytest.mark.parametrize("end", [KillableServer.stop, KillableServer.kill])
-def test_a_patient_client_lives_through_a_restart(
+def test_a_client_with_a_retry_window_survives_a_restart(
     server: KillableServer,
     url: str,
     store: SqlStore,
@@ -183,7 +183,7 @@ def test_a_patient_client_lives_through_a_restart(
     assert load.acknowledged["n"] <= counted <= load.acknowledged["n"] + load.ambiguous
 
 
-def test_a_patient_client_waits_for_the_database_to_open_a_store(
+def test_opening_a_store_waits_for_the_database_within_the_retry_window(
     server: KillableServer, url: str
 ) -> None:
     server.stop()
@@ -196,13 +196,13 @@ def test_a_patient_client_waits_for_the_database_to_open_a_store(
         restart.join()
 
 
-def test_an_impatient_client_is_told_at_once_and_goes_on_later(
+def test_a_client_without_retry_window_fails_at_once_and_can_be_used_later(
     server: KillableServer, url: str
 ) -> None:
     read = c.Get(w.TASK, "key")
-    with closing(open_door("sync", SqlStore(url))) as sync:
+    with closing(open_client("sync", SqlStore(url))) as sync:
         sync(c.RegisterTask(w.TASK))
-        with closing(open_door("async", SqlStore(url))) as asynchronous:
+        with closing(open_client("async", SqlStore(url))) as asynchronous:
             assert sync(read) is asynchronous(read) is None
             server.stop()
             began = time.monotonic()
@@ -216,7 +216,7 @@ def test_an_impatient_client_is_told_at_once_and_goes_on_later(
     assert told - began < 5
 
 
-def test_connections_of_before_the_restart_cost_no_patience(
+def test_stale_connections_after_a_restart_need_no_retry_window(
     server: KillableServer, url: str
 ) -> None:
     impatient = SqlStore(url, retry_window=timedelta(seconds=5))

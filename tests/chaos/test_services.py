@@ -1,4 +1,4 @@
-"""Whatever is killed of a standalone system: each event counts once."""
+"""SIGKILL of any part of a standalone system: each event counts once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from random import Random
 import pytest
 from victims import Project
 
-from holdfast import run_command as r
-from holdfast.accessor import AssetStore
-from holdfast.entry import ApiWriter
+from holdfast import commands as c
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import UnknownAsset
-from holdfast.run import RunState
-from holdfast.scope import AssetScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.run import RunState
+from holdfast.model.scope import AssetScope
 from holdfast.stores.sql import SqlStore
 
 pytestmark = pytest.mark.chaos
@@ -41,7 +41,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed", range(3 if rounds == 1 else 30))
 
 
-def test_each_file_counts_once_whatever_is_killed(seed: int, tmp_path: Path) -> None:
+def test_each_file_is_counted_once_whatever_is_killed(seed: int, tmp_path: Path) -> None:
     random, project = Random(seed), Project(tmp_path)
     victims = [KINDS[2 * seed % len(KINDS)], KINDS[(2 * seed + 1) % len(KINDS)]]
     dags, inbox = tmp_path / "dags", tmp_path / "dags" / "inbox"
@@ -67,9 +67,9 @@ def test_each_file_counts_once_whatever_is_killed(seed: int, tmp_path: Path) -> 
     standalone.wait(60)
 
     assert sum_in(store) == sum(range(FILES))
-    events = store.execute(r.ListAssetEvents(AssetScope(name="files")))
+    events = store.execute(c.ListAssetEvents(AssetScope(name="files")))
     assert sorted(event.number for event in events) == list(range(1, FILES + 1))
-    runs = store.execute(r.ListRuns(dag_id="adding"))
+    runs = store.execute(c.ListRuns(dag_id="adding"))
     assert {run.state for run in runs} <= {RunState.SUCCESS}
     assert project.leftovers() == []
     store.close()

@@ -1,4 +1,4 @@
-"""Whoever submits a Spark application may die at any step of it: one driver does the work."""
+"""SIGKILL at any step of a submission to Spark: one driver does the work."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from standalone import StandaloneCluster, standalone_cluster
 from victims import Project
 
-from holdfast import run_command as r
-from holdfast.run import RunState
+from holdfast import commands as c
+from holdfast.model.run import RunState
+from holdfast.model.value import decode
 from holdfast.stores.sql import SqlStore
-from holdfast.value import decode
-from standalone import StandaloneCluster, standalone_cluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("spark")]
 
@@ -37,8 +37,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 
 
 def kills(seed: int, page: str) -> Iterator[str]:
-    """For each job, at which steps who is killed, and where it looks for drivers: where nothing
-    answers, it cannot find the one that was submitted, and submits a second."""
+    """Yield, for each job, which process is killed at which steps, and where it looks for drivers:
+    where no master answers, it cannot find the submitted driver, and submits a second one."""
     random = Random(seed)
     unlucky = random.randrange(len(STEPS))
     for number, step in enumerate(random.sample(STEPS, len(STEPS))):
@@ -69,9 +69,9 @@ def test_one_driver_does_the_work_of_each_job_whoever_is_killed(
 
     assert status == 0, project.output()
     with SqlStore(f"sqlite:///{tmp_path / '.holdfast' / 'holdfast.db'}") as store:
-        assert store.execute(r.GetRun("submitting", "r")).state is RunState.SUCCESS
+        assert store.execute(c.GetRun("submitting", "r")).state is RunState.SUCCESS
         for number in range(len(STEPS)):
-            [(_, result)] = store.execute(r.GetResults("submitting", "r", f"job-{number}"))
+            [(_, result)] = store.execute(c.GetResults("submitting", "r", f"job-{number}"))
             worked = (tmp_path / f"job-{number}.work").read_text().splitlines()
             assert worked == [decode(result)]
     assert len([*tmp_path.glob("job-?.[a-z]*")]) == 2 * len(STEPS) + 1  # each was killed

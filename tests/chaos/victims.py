@@ -1,4 +1,4 @@
-"""The processes of a project, told apart by what they do, and killed."""
+"""Processes of a project by kind, to be killed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MARK = "CHAOS_PROJECT"
 
 
 class Project:
-    """A directory of DAG files. Its processes, and theirs, carry its mark in their environment."""
+    """Directory of DAG files. Its processes and their children are marked in their environment."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.mark = uuid4().hex
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """A `holdfast` command, whose output goes to a file."""
+        """Start a `holdfast` command, whose output goes to a file."""
         with open(self.directory / "output.txt", "ab") as output:
             return subprocess.Popen(
                 [sys.executable, "-m", "holdfast", *arguments],
@@ -46,7 +46,7 @@ class Project:
                     yield process
 
     def find(self, kind: str) -> psutil.Process | None:
-        """A process of that kind, if there is one now."""
+        """Return a process of that kind, or None."""
         for process in self.processes():
             with suppress(psutil.Error):
                 if _kind_of(process) == kind:
@@ -54,7 +54,7 @@ class Project:
         return None
 
     def kill(self, kind: str, timeout: float) -> bool:
-        """SIGKILL for the first process of that kind that is seen within so many seconds."""
+        """Kill the first process of that kind that is found within that many seconds."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             victim = self.find(kind)
@@ -72,7 +72,7 @@ class Project:
             time.sleep(0.1)
 
     def leftovers(self, timeout: float = 15) -> list[str]:
-        """What still runs after so many seconds."""
+        """Return the processes that still run after that many seconds."""
         deadline = time.monotonic() + timeout
         while (left := [*self.processes()]) and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -1,6 +1,7 @@
-"""What the worker processes of the chaos tests do. Each reports on its pipe what was acknowledged.
+"""Workloads of the worker processes of the chaos tests. Each reports on its pipe the acknowledged
+writes.
 
-Here and not in the tests, so that a worker imports nothing that it does not need.
+They are a separate module so that a worker imports only what it needs.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any
 
 from processes import Pipe, wait_for_start
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.cleanup.plan import CleanupPlan
 from holdfast.cleanup.run import delete, take
-from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.errors import StaleAttempt, StoreUnavailable, VersionConflict
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
 
@@ -35,7 +36,7 @@ PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 def prepare(store: Store) -> None:
-    """Make the scopes known that the workloads write to."""
+    """Register the scopes that the workloads write to."""
     for task in (TASK, STAGER):
         store.execute(c.RegisterTask(task))
     for asset in ("first", "second"):
@@ -84,10 +85,10 @@ WRITES: dict[str, Callable[[Store, str], None]] = {
 
 
 def write_without_end(pipe: Pipe, url: str, seed: int, written: dict[str, int]) -> None:
-    """Each kind of write with a number one higher than the last time, in random order."""
+    """Write each kind with a number one higher than the last time, in random order."""
     choose = random.Random(seed).choice
     store = SqlStore(url)
-    with suppress(StoreUnavailable):  # the database is what gets killed
+    with suppress(StoreUnavailable):  # the database gets killed
         while True:
             kind = choose(list(WRITES))
             WRITES[kind](store, str(written[kind] + 1))
@@ -150,7 +151,7 @@ def supersede_each_other(pipe: Pipe, url: str, attempts: int, number: int) -> No
 
 
 def write_before_and_after_a_pause(pipe: Pipe, url: str, number: int) -> None:
-    """Write in an attempt; when told to, try again in both stores. Reports what came of it."""
+    """Write in an attempt; on request, write again in both stores. Report the outcomes."""
     with SqlStore(url) as store:
         me = TaskWriter(TASK, store.execute(c.StartAttempt(TASK)))
         store.execute(c.Set(FIRST, "staged", "1", me, on_success=True))
@@ -177,14 +178,14 @@ def write_before_and_after_a_pause(pipe: Pipe, url: str, number: int) -> None:
 
 
 def rewrite_expired(pipe: Pipe, url: str, times: int, number: int) -> None:
-    """Let entries expire and write them anew: what was written anew must stay."""
+    """Let entries expire and write them again; rewritten entries must be kept."""
     keys = [f"{number} {index}" for index in range(5)]
     with SqlStore(url) as store:
         wait_for_start(pipe)
         for turn in range(times):
             for key in keys:
                 store.execute(c.Set(TASK, key, "-1", ME, PAST))
-            time.sleep(0.01)  # else cleaners would seldom come in between
+            time.sleep(0.01)  # else cleanups would seldom come in between
             for key in keys:
                 store.execute(c.Set(TASK, key, str(turn), ME))
             for key in keys:

@@ -1,3 +1,5 @@
+"""Cleanup of expired entries, orphans and inactive clients."""
+
 from __future__ import annotations
 
 import asyncio
@@ -7,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.cleanup import run
 from holdfast.cleanup.orphans import OrphanPlan
 from holdfast.cleanup.periodic import PeriodicCleanup
 from holdfast.cleanup.plan import CleanupPlan
-from holdfast.cleanup.requests import forget_now_and_then
-from holdfast.condition import Once, RequestId
-from holdfast.entry import ApiWriter
+from holdfast.cleanup.requests import forget_requests_periodically
+from holdfast.commands import Once, RequestId
 from holdfast.errors import AssetInactive, StoreUnavailable
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.serve import build
 from holdfast.settings import StateStore, load
-from holdfast.stores.memory import MemoryStore
+from holdfast.testing.model import MemoryStore
 
 ANN = ApiWriter("ann")
 LOAD = TaskScope("etl", "r1", "load")
@@ -35,7 +37,7 @@ class Clock:
 
 
 class WatchedStore(MemoryStore):
-    """Notes each command; may hold rows back from deletions that do not wait for them."""
+    """Store that records each command; it may lock rows against deletions that skip locked rows."""
 
     def __init__(self, clock: Clock, held: int = 0) -> None:
         super().__init__(clock=clock)
@@ -89,7 +91,7 @@ def test_the_preview_streams_every_row_in_order_of_expiry(clock, monkeypatch):
     assert {page.limit for page in pages} == {2}
 
 
-def test_preview_and_run_go_by_the_cutoff_that_was_fixed_first(clock):
+def test_preview_and_run_use_the_cut_off_of_the_plan(clock):
     store = filled(clock, expired=2)
     plan = CleanupPlan.now(store)
 
@@ -100,7 +102,7 @@ def test_preview_and_run_go_by_the_cutoff_that_was_fixed_first(clock):
     assert CleanupPlan.now(store).count() == 1
 
 
-def test_without_a_batch_size_there_is_one_statement(clock):
+def test_without_a_batch_size_cleanup_is_one_statement(clock):
     store = filled(clock, expired=5)
     plan = CleanupPlan.now(store)
 
@@ -108,14 +110,14 @@ def test_without_a_batch_size_there_is_one_statement(clock):
     assert store.commands[-1] == c.DeleteExpired(plan.cutoff)
 
 
-def test_batches_go_on_until_none_is_left(clock):
+def test_batches_continue_until_no_row_is_left(clock):
     store = filled(clock, expired=5)
 
     assert list(run.delete(CleanupPlan.now(store), 2)) == [2, 2, 1]
     assert CleanupPlan.now(store).count() == 0
 
 
-def test_rows_that_a_writer_held_are_tried_again_at_the_end(clock):
+def test_rows_locked_by_a_writer_are_retried_at_the_end(clock):
     store = filled(clock, expired=5, held=2)
     plan = CleanupPlan.now(store)
 
@@ -137,7 +139,7 @@ def test_a_row_that_was_rewritten_in_between_is_kept(clock):
 
 
 @pytest.mark.parametrize(("batch_size", "limit"), [(0, 1000), (2, 2)])
-def test_rows_are_taken_in_batches_and_named(clock, batch_size, limit):
+def test_rows_are_taken_in_batches_and_returned(clock, batch_size, limit):
     store = filled(clock, expired=5)
 
     rows = list(run.take(CleanupPlan.now(store), batch_size))
@@ -149,7 +151,7 @@ def test_rows_are_taken_in_batches_and_named(clock, batch_size, limit):
 
 @pytest.fixture
 def orphan(clock: Clock) -> MemoryStore:
-    """The store, with an asset that its only DAG has just stopped declaring."""
+    """Return the store, with an asset that its only DAG has just stopped declaring."""
     store = MemoryStore(clock=clock)
     store.execute(c.DeclareDagAssets("etl", (("orders", "s3://lake/orders"),)))
     store.execute(c.Set(ORDERS, "watermark", "1", ANN))
@@ -157,7 +159,7 @@ def orphan(clock: Clock) -> MemoryStore:
     return store
 
 
-def test_an_orphans_state_stays_during_its_grace(clock, orphan):
+def test_the_state_of_an_orphan_is_kept_during_its_grace_period(clock, orphan):
     clock.now += timedelta(days=6)
     plan = OrphanPlan.now(orphan, timedelta(days=7))
 
@@ -166,7 +168,7 @@ def test_an_orphans_state_stays_during_its_grace(clock, orphan):
     assert orphan.execute(c.Get(ORDERS, "watermark")) == "1"
 
 
-def test_an_asset_that_comes_back_in_time_has_its_state_back(clock, orphan):
+def test_an_asset_declared_again_within_its_grace_period_keeps_its_state(clock, orphan):
     clock.now += timedelta(days=6)
     orphan.execute(c.DeclareDagAssets("etl", (("orders", "s3://lake/orders"),)))
     clock.now += timedelta(days=6)
@@ -176,7 +178,7 @@ def test_an_asset_that_comes_back_in_time_has_its_state_back(clock, orphan):
 
 
 @pytest.mark.parametrize("days", [0, 7])
-def test_an_orphans_state_goes_when_its_grace_has_passed(clock, orphan, days):
+def test_the_state_of_an_orphan_is_deleted_after_its_grace_period(clock, orphan, days):
     clock.now += timedelta(days=days)
     plan = OrphanPlan.now(orphan, timedelta(days=days))
 
@@ -201,7 +203,7 @@ def store_with_a_silent_client(clock):
     return store
 
 
-async def test_a_server_forgets_clients_that_were_silent_for_a_day(
+async def test_a_server_forgets_clients_that_were_inactive_for_a_day(
     clock, store_with_a_silent_client, settings, monkeypatch
 ):
     store = store_with_a_silent_client
@@ -214,23 +216,23 @@ async def test_a_server_forgets_clients_that_were_silent_for_a_day(
     assert store.execute(c.ForgetRequests(clock.now + timedelta(days=1))) == 1
 
 
-async def test_a_server_goes_on_forgetting_when_it_once_could_not(clock, monkeypatch):
+async def test_a_server_continues_to_forget_clients_after_a_failure(clock, monkeypatch):
     monkeypatch.setattr("holdfast.cleanup.requests.INTERVAL", timedelta(0))
 
-    class AwayAtFirst(WatchedStore):
+    class UnavailableAtFirst(WatchedStore):
         def execute(self, command):
             if not self.commands:
                 self.commands.append(command)
                 raise StoreUnavailable("the database is away")
             return super().execute(command)
 
-    store = AwayAtFirst(clock)
-    task = asyncio.create_task(forget_now_and_then(store))
+    store = UnavailableAtFirst(clock)
+    task = asyncio.create_task(forget_requests_periodically(store))
     assert await asyncio.to_thread(store.forgot.wait, 20)
     task.cancel()
 
 
-def test_clients_that_were_silent_for_a_day_are_forgotten_periodically(
+def test_clients_that_were_inactive_for_a_day_are_forgotten_periodically(
     clock, store_with_a_silent_client
 ):
     store = store_with_a_silent_client

@@ -1,3 +1,5 @@
+"""Fixtures that run command lines on a store."""
+
 from __future__ import annotations
 
 import io
@@ -7,26 +9,20 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from project import Result
 
 from holdfast.cli import invoke
-from holdfast.command import DeclareAsset, Now, RegisterTask, Set
-from holdfast.entry import ApiWriter
-from holdfast.scope import TaskScope
-from holdfast.stores.memory import MemoryStore
-
-
-class Result(NamedTuple):
-    status: int
-    out: str
-    err: str
+from holdfast.commands import DeclareAsset, Now, RegisterTask, Set
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
+from holdfast.testing.model import MemoryStore
 
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory to work in, with nothing configured."""
+    """Return an empty working directory without configuration."""
     for name in list(os.environ):
         if name.startswith("HOLDFAST"):
             monkeypatch.delenv(name)
@@ -36,7 +32,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
-    """The store that commands in this process open."""
+    """Return the store that commands in this process open."""
     store = MemoryStore()
     monkeypatch.setattr("holdfast.connection.open_store", lambda settings: store)
     return store
@@ -46,7 +42,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
 def holdfast(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Result]:
-    """Runs a command line in this process."""
+    """Return a function that runs a command line in this process."""
 
     def call(*args: str, stdin: bytes = b"") -> Result:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
@@ -58,7 +54,7 @@ def holdfast(
 
 @pytest.fixture
 def program(project: Path) -> Callable[..., Result]:
-    """Runs a command line as a program of its own, on a real embedded store."""
+    """Return a function that runs a command line in its own process, on a real embedded store."""
 
     def call(*args: str, stdin: str = "", **environ: str) -> Result:
         done = subprocess.run(
@@ -76,13 +72,13 @@ def program(project: Path) -> Callable[..., Result]:
 
 @pytest.fixture
 def task() -> tuple[str, ...]:
-    """The options that name a task instance."""
+    """Return the options that name a task instance."""
     return ("--dag-id", "etl", "--run-id", "r1", "--task-id", "load")
 
 
 @pytest.fixture
 def orders(store: MemoryStore) -> MemoryStore:
-    """The store, with an asset `orders` whose watermark was written three times."""
+    """Return the store, with an asset `orders` whose watermark was written three times."""
     scope = store.execute(DeclareAsset("orders", "s3://lake/orders")).scope
     for day in ("01", "02", "03"):
         store.execute(Set(scope, "watermark", f'"2026-01-{day}"', ApiWriter("ann")))
@@ -91,7 +87,8 @@ def orders(store: MemoryStore) -> MemoryStore:
 
 @pytest.fixture
 def mapped(store: MemoryStore) -> MemoryStore:
-    """The store, with a task of three map indices that have one expired and one live key each."""
+    """Return the store, with a task of three map indices that have one expired and one live key
+    each."""
     past = store.execute(Now()) - timedelta(days=1)
     for index in range(3):
         scope = TaskScope("etl", "r1", "load", index)

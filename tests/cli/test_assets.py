@@ -1,25 +1,27 @@
+"""`holdfast assets`: lists, events, loads and deletion."""
+
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import pipeline
+import pytest
+from remembered import remember
+
 from holdfast import Connection
-from holdfast.command import DeclareAsset, ListAssets, Set
+from holdfast.commands import DeclareAsset, ListAssets, Set
 from holdfast.connection import open_store
-from holdfast.entry import ApiWriter
-from holdfast.scope import AssetScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope
 from holdfast.settings import load
 from holdfast.store import Store
-from remembered import remember
 
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """The embedded store of the project, with an asset that was written and loaded once."""
+    """Yield the embedded store of the project, with an asset that was written and loaded once."""
     with open_store(load()) as store:
         pipeline.half_way(store)
         store.execute(Set(AssetScope(name="orders"), "watermark", "7", ApiWriter("ann")))
@@ -36,7 +38,7 @@ def test_assets_are_listed(holdfast, store):
     assert orders.startswith("orders\ts3://lake/orders\tetl, mart\tyes\t20")
 
 
-def test_assets_are_listed_for_machines(holdfast):
+def test_assets_are_listed_as_json(holdfast):
     (orders,) = json.loads(holdfast("assets", "list", "--json").out)["assets"]
 
     assert orders["dags"] == ["etl", "mart"]
@@ -53,7 +55,7 @@ def test_an_asset_is_shown_with_entries_and_events(holdfast):
     assert lines[-1].endswith('\ttask etl/r1/load[0]\t{"rows":7}')
 
 
-def test_an_asset_is_shown_to_machines(holdfast):
+def test_an_asset_is_shown_as_json(holdfast):
     found = json.loads(holdfast("assets", "show", "orders", "--json").out)
 
     assert found["entries"][0]["value"] == 7
@@ -77,7 +79,7 @@ def test_events_are_listed_newest_first(holdfast, store):
     assert len(holdfast("assets", "events", "--asset", "orders").out.splitlines()) == 3
 
 
-def test_no_events_are_no_output(holdfast, store):
+def test_without_events_there_is_no_output(holdfast, store):
     store.execute(DeclareAsset("quiet"))
 
     assert holdfast("assets", "events", "--asset", "quiet") == (0, "", "There are no events.\n")
@@ -88,7 +90,7 @@ def test_an_unknown_asset_is_named(holdfast, command):
     result = holdfast("assets", *command, "orderz")
 
     assert result.status == 1
-    assert result.err.startswith("error: asset `orderz` is not known\nhint: assets that are")
+    assert result.err.startswith("error: asset `orderz` is not known\nhint: declared assets")
 
 
 def test_an_asset_is_deleted(holdfast, store):
@@ -98,7 +100,7 @@ def test_an_asset_is_deleted(holdfast, store):
     assert store.execute(ListAssets()) == ()
 
 
-def test_an_asset_is_not_deleted_without_a_yes(holdfast, store):
+def test_an_asset_is_not_deleted_without_confirmation(holdfast, store):
     assert holdfast("assets", "delete", "orders").status == 2
     assert len(store.execute(ListAssets())) == 1
 
@@ -127,7 +129,7 @@ def test_the_loads_of_an_asset_are_listed_newest_first(holdfast, store):
     assert limited == [header, second]
 
 
-def test_the_loads_of_an_asset_are_listed_for_machines(holdfast, store):
+def test_the_loads_of_an_asset_are_listed_as_json(holdfast, store):
     orders = Connection(store).asset_store(name="orders")
     remember(orders, 10, **{"from": 3})
 
@@ -136,21 +138,21 @@ def test_the_loads_of_an_asset_are_listed_for_machines(holdfast, store):
     (one,) = found["loads"]
     assert found["total_entries"] == 1
     assert (one["number"], one["from"], one["to"], one["undone"]) == (0, 3, 10, False)
-    assert one["writer"]["kind"] == "api"
+    assert one["last_updated_by"]["kind"] == "api"
     assert "holdfast" not in one
 
 
-def test_an_asset_without_loads_says_so(holdfast):
+def test_an_asset_without_loads_has_a_message(holdfast):
     listed = holdfast("assets", "loads", "orders")
     by_key = holdfast("assets", "loads", "orders", "--key", "late")
 
     assert (listed.status, listed.out) == (0, "")
-    assert listed.err == "Asset `orders` has no remembered loads.\n"
-    assert by_key.err == "`late` of asset `orders` has no remembered loads.\n"
+    assert listed.err == "Asset `orders` has no recorded loads.\n"
+    assert by_key.err == "`late` of asset `orders` has no recorded loads.\n"
     assert holdfast("assets", "loads", "orderz").status == 1
 
 
-def test_a_backend_that_cannot_list_says_which_option_helps(program, monkeypatch):
+def test_the_error_for_a_backend_without_listing_names_the_option_to_use(program, monkeypatch):
     program("state-store", "set", "--asset", "orders", "--declare", "k", "1")
     backend = {"HOLDFAST__STATE_STORE__BACKEND": "plain_backend.PlainBackend"}
     path = str(Path(__file__).parents[1] / "server")

@@ -1,4 +1,4 @@
-"""`holdfast auth`: tokens, and the key behind them."""
+"""`holdfast auth`: tokens and signing keys."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from project import Result
 
-from conftest import Result
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.authority import Role, TaskIdentity, UserIdentity, WorkerIdentity
+from holdfast import commands as c
+from holdfast.access.identity import TaskIdentity, UserIdentity, WorkerIdentity
 from holdfast.connection import open_store, whoami
-from holdfast.run import RunKind
-from holdfast.scope import TaskScope
+from holdfast.model.role import Role
+from holdfast.model.run import RunKind
+from holdfast.model.scope import TaskScope
 from holdfast.server.tokens import Verified, open_tokens
 from holdfast.settings import load
 from holdfast.store import Store
@@ -26,7 +26,7 @@ SCOPE = TaskScope("etl", "r1", "load")
 
 @pytest.fixture
 def store(project: Path) -> Iterator[Store]:
-    """The embedded store, which has runs and attempts too."""
+    """Yield the embedded store, which has runs and attempts too."""
     with open_store(load()) as store:
         yield store
 
@@ -35,13 +35,13 @@ def verified(text: str) -> Verified:
     return open_tokens(load()).verify(text)
 
 
-def test_a_task_token_is_for_the_attempt_that_it_begins(
+def test_a_task_token_is_for_the_attempt_that_it_starts(
     holdfast: Callable[..., Result], store: Store, task: tuple[str, ...]
 ) -> None:
     result = holdfast("auth", "task-token", *task)
 
     printed = msgspec.json.decode(result.out)
-    run = store.execute(r.GetRun("etl", "r1"))
+    run = store.execute(c.GetRun("etl", "r1"))
     assert result.status == 0
     assert result.out.count("\n") == 1
     assert printed["ti_id"] == str(SCOPE.ti_id)
@@ -51,7 +51,7 @@ def test_a_task_token_is_for_the_attempt_that_it_begins(
     assert expires_at == pytest.approx(time.time() + 600, abs=30)
 
 
-def test_a_task_token_is_for_the_attempt_under_way(
+def test_a_task_token_is_for_the_running_attempt(
     holdfast: Callable[..., Result], store: Store, task: tuple[str, ...]
 ) -> None:
     store.execute(c.RegisterTask(SCOPE))
@@ -63,7 +63,7 @@ def test_a_task_token_is_for_the_attempt_under_way(
     assert [one["attempt"] for one in printed] == [3, 3]
 
 
-def test_after_an_attempt_that_ended_a_task_token_begins_the_next(
+def test_after_an_ended_attempt_a_task_token_starts_the_next(
     holdfast: Callable[..., Result], store: Store, task: tuple[str, ...]
 ) -> None:
     first = msgspec.json.decode(holdfast("auth", "task-token", *task).out)
@@ -91,17 +91,17 @@ def test_a_task_token_names_its_assets_and_map_index(
     assert token.expires_at == pytest.approx(time.time() + 7200, abs=30)
 
 
-def test_an_asset_that_is_not_known_gives_no_token_and_begins_nothing(
+def test_an_unknown_asset_gives_no_token_and_starts_no_attempt(
     holdfast: Callable[..., Result], orders: Store, task: tuple[str, ...]
 ) -> None:
     result = holdfast("auth", "task-token", *task, "--asset", "orderz")
 
     assert (result.status, result.out) == (1, "")
     assert "asset `orderz` is not known" in result.err
-    assert orders.execute(r.ListRuns()) == ()
+    assert orders.execute(c.ListRuns()) == ()
 
 
-def test_a_user_token_is_printed_alone(holdfast: Callable[..., Result]) -> None:
+def test_the_output_is_the_user_token_alone(holdfast: Callable[..., Result]) -> None:
     mine = holdfast("auth", "user-token", "--role", "viewer")
     anns = holdfast("auth", "user-token", "--role", "admin", "--user", "ann", "--lifetime", "1d")
 
@@ -111,7 +111,7 @@ def test_a_user_token_is_printed_alone(holdfast: Callable[..., Result]) -> None:
     assert token.expires_at == pytest.approx(time.time() + 86_400, abs=30)
 
 
-def test_a_worker_token_is_printed_alone(holdfast: Callable[..., Result]) -> None:
+def test_the_output_is_the_worker_token_alone(holdfast: Callable[..., Result]) -> None:
     result = holdfast("auth", "worker-token", "--name", "machine-7")
 
     assert verified(result.out.strip()).identity == WorkerIdentity("machine-7")
@@ -131,7 +131,7 @@ def test_a_worker_token_is_printed_alone(holdfast: Callable[..., Result]) -> Non
         ("rotate-key", "--overlap", "long"),
     ],
 )
-def test_bad_usage_is_told_and_makes_no_token(
+def test_bad_usage_is_an_error_and_issues_no_token(
     holdfast: Callable[..., Result], args: tuple[str, ...]
 ) -> None:
     result = holdfast("auth", *args)
@@ -140,7 +140,7 @@ def test_bad_usage_is_told_and_makes_no_token(
     assert result.err.startswith("error: ")
 
 
-def test_a_rotated_key_leaves_old_tokens_their_time(holdfast: Callable[..., Result]) -> None:
+def test_old_tokens_stay_valid_after_a_key_rotation(holdfast: Callable[..., Result]) -> None:
     old = holdfast("auth", "user-token", "--role", "viewer").out.strip()
     keys = load().home / "signing-keys.json"
     before = keys.read_bytes()
@@ -149,7 +149,7 @@ def test_a_rotated_key_leaves_old_tokens_their_time(holdfast: Callable[..., Resu
     new = holdfast("auth", "user-token", "--role", "viewer").out.strip()
 
     assert (result.status, result.out) == (0, "")
-    assert "for 1h more" in result.err
+    assert "for another 1h" in result.err
     assert keys.read_bytes() != before
     assert verified(old).identity == verified(new).identity
     assert old.split(".")[0] != new.split(".")[0]

@@ -1,3 +1,5 @@
+"""`holdfast state-store clean`: dry runs, batches, orphans and custom backends."""
+
 from __future__ import annotations
 
 import json
@@ -6,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.command import (
+from holdfast.commands import (
     AssetFilter,
     CleanUpBackend,
     Command,
@@ -18,8 +20,8 @@ from holdfast.command import (
     Set,
     TaskFilter,
 )
-from holdfast.entry import ApiWriter, BackendCleanup
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, BackendCleanup
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.store import Store
 
 SPELLINGS = ["cleanup-task-store", "cleanup-task-states", "clean"]
@@ -27,7 +29,7 @@ ROWS = [f"etl\tr1\tload\t{index}\told key" for index in range(3)]
 
 
 class CustomStore(Store):
-    """As seen from cleanup: a backend with rows that only it can see."""
+    """Custom backend whose rows only it can see, for cleanup."""
 
     def __init__(self, cleans_up: bool) -> None:
         self.cleans_up = cleans_up
@@ -58,7 +60,7 @@ def custom(monkeypatch, project):
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_nothing_to_delete_is_said(holdfast, spelling):
+def test_cleanup_reports_that_nothing_has_expired(holdfast, spelling):
     assert holdfast("state-store", spelling, "--dry-run") == (0, "Nothing to delete.\n", "")
     assert holdfast("state-store", spelling) == (0, "Nothing to delete.\n", "")
 
@@ -71,7 +73,7 @@ def test_a_dry_run_shows_each_row_and_deletes_none(holdfast, mapped):
 
 
 @pytest.mark.parametrize("flags", [(), ("--batch-size", "2"), ("--batch-size", "0")])
-def test_a_run_says_how_many_rows_went(holdfast, mapped, flags):
+def test_a_cleanup_prints_the_number_of_deleted_rows(holdfast, mapped, flags):
     result = holdfast("state-store", "cleanup-task-store", *flags)
 
     assert result == (0, "3 rows deleted.\n", "")
@@ -79,7 +81,7 @@ def test_a_run_says_how_many_rows_went(holdfast, mapped, flags):
 
 
 @pytest.mark.parametrize("flags", [(), ("--batch-size", "2")])
-def test_a_verbose_run_says_which_rows_went(holdfast, mapped, flags):
+def test_a_verbose_cleanup_prints_the_deleted_rows(holdfast, mapped, flags):
     result = holdfast("state-store", "cleanup-task-store", "--verbose", *flags)
 
     assert result.out.splitlines() == [*ROWS, "3 rows deleted."]
@@ -120,17 +122,17 @@ def test_rows_as_json_are_one_document(holdfast, mapped, flags):
     }
 
 
-def test_a_run_as_json_says_the_count(holdfast, mapped):
+def test_a_cleanup_as_json_has_the_count(holdfast, mapped):
     assert json.loads(holdfast("state-store", "clean", "--json").out)["count"] == 3
 
 
-def test_no_rows_as_json_are_a_document_too(holdfast):
+def test_no_rows_as_json_are_an_empty_document(holdfast):
     document = json.loads(holdfast("state-store", "clean", "--dry-run", "--json").out)
 
     assert (document["rows"], document["count"]) == ([], 0)
 
 
-def test_entries_without_expiry_stay(holdfast, mapped):
+def test_entries_without_expiry_are_kept(holdfast, mapped):
     scope = TaskScope("etl", "r1", "load", 0)
     mapped.execute(Set(scope, "kept", "1", ApiWriter("ann")))
 
@@ -139,9 +141,7 @@ def test_entries_without_expiry_stay(holdfast, mapped):
     assert mapped.execute(List(scope)).total == 2
 
 
-def test_clients_that_were_silent_for_long_are_forgotten_unless_it_is_a_dry_run(
-    holdfast, mapped, monkeypatch
-):
+def test_inactive_clients_are_forgotten_except_in_a_dry_run(holdfast, mapped, monkeypatch):
     forgotten = []
     execute = mapped.execute
 
@@ -161,8 +161,8 @@ def test_clients_that_were_silent_for_long_are_forgotten_unless_it_is_a_dry_run(
 @pytest.mark.parametrize(
     ("cleans_up", "said"),
     [
-        (True, "The backend custom.Backend has run its own cleanup.\n"),
-        (False, "Skipped: the backend custom.Backend has no cleanup of its own.\n"),
+        (True, "Ran the cleanup of the backend custom.Backend.\n"),
+        (False, "Skipped: the backend custom.Backend has no cleanup.\n"),
     ],
 )
 def test_a_custom_backend_cleans_up_by_itself(custom, holdfast, cleans_up, said):
@@ -175,8 +175,14 @@ def test_a_custom_backend_cleans_up_by_itself(custom, holdfast, cleans_up, said)
 @pytest.mark.parametrize(
     ("cleans_up", "said"),
     [
-        (True, "There is no preview: the backend custom.Backend cleans up by itself.\n"),
-        (False, "Skipped: the backend custom.Backend has no cleanup of its own.\n"),
+        (
+            True,
+            (
+                "No preview: the backend custom.Backend has its own cleanup, which cannot be "
+                "previewed.\n"
+            ),
+        ),
+        (False, "Skipped: the backend custom.Backend has no cleanup.\n"),
     ],
 )
 def test_a_dry_run_never_calls_a_custom_backend(custom, holdfast, cleans_up, said):
@@ -194,7 +200,7 @@ def test_verbose_has_a_short_spelling(holdfast, mapped):
 
 @pytest.fixture
 def orphans(store):
-    """Two assets that no DAG declares any more, and one that is declared."""
+    """Declare two assets that no DAG declares any more, and one that is declared."""
     store.execute(DeclareDagAssets("etl", (("a", "a"), ("b", "b"), ("kept", "kept"))))
     for name in ("a", "b", "kept"):
         store.execute(Set(AssetScope(name=name), "k", "1", ApiWriter("ann")))
@@ -202,7 +208,7 @@ def orphans(store):
     return store
 
 
-def test_the_state_of_orphans_goes_after_their_grace(holdfast, orphans, monkeypatch):
+def test_the_state_of_orphans_is_deleted_after_their_grace_period(holdfast, orphans, monkeypatch):
     assert holdfast("state-store", "cleanup-asset-store") == (0, "Nothing to delete.\n", "")
     monkeypatch.setenv("HOLDFAST__STATE_STORE__ORPHAN_GRACE_DAYS", "0")
 
@@ -219,7 +225,7 @@ def test_the_state_of_orphans_goes_after_their_grace(holdfast, orphans, monkeypa
     assert found.scope.name == "kept"
 
 
-def test_the_sweep_of_orphans_is_told_to_machines(holdfast, orphans, monkeypatch):
+def test_the_sweep_of_orphans_is_reported_as_json(holdfast, orphans, monkeypatch):
     monkeypatch.setenv("HOLDFAST__STATE_STORE__ORPHAN_GRACE_DAYS", "0")
 
     dry = json.loads(holdfast("state-store", "cleanup-asset-store", "--dry-run", "--json").out)

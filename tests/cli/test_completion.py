@@ -1,3 +1,5 @@
+"""`holdfast completion`: scripts for shells."""
+
 from __future__ import annotations
 
 import shutil
@@ -21,7 +23,7 @@ def test_the_bash_script_is_bash(holdfast):
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
-def test_a_shell_is_told_the_commands_that_fit(program):
+def test_a_shell_completes_commands(program):
     result = program(
         _HOLDFAST_COMPLETE="bash_complete", COMP_WORDS="holdfast state-store h", COMP_CWORD="2"
     )
@@ -29,5 +31,5 @@ def test_a_shell_is_told_the_commands_that_fit(program):
     assert result.out == "plain,history\n"
 
 
-def test_another_shell_is_refused(holdfast):
+def test_an_unsupported_shell_is_refused(holdfast):
     assert holdfast("completion", "tcsh").status == 2

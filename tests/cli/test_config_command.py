@@ -1,3 +1,5 @@
+"""`holdfast config list`: settings with value and origin."""
+
 from __future__ import annotations
 
 import json
@@ -26,7 +28,7 @@ def test_config_list_as_json(holdfast):
     assert rows["state_store.cleanup_interval"]["value"] == "1h"
 
 
-def test_config_list_refuses_what_is_wrong(holdfast, monkeypatch):
+def test_config_list_refuses_bad_settings(holdfast, monkeypatch):
     monkeypatch.setenv("HOLDFAST__STATE_STORE__DEFAULT_RETENTION_DAYS", "soon")
 
     result = holdfast("config", "list")

@@ -1,14 +1,17 @@
+"""`holdfast dags`: lists, import errors, pausing."""
+
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from datetime import timedelta
 
+import pipeline
 import pytest
 
-import pipeline
+from holdfast.commands import SaveFileError
 from holdfast.connection import open_store
-from holdfast.dagspec import (
+from holdfast.model.dag import (
     AliasSpec,
     AllOf,
     AnyOf,
@@ -19,15 +22,14 @@ from holdfast.dagspec import (
     OnAssets,
     Once,
 )
-from holdfast.run_command import SaveFileError
-from holdfast.schedule import schedule_text
+from holdfast.model.schedule import schedule_text
 from holdfast.settings import load
 from holdfast.store import Store
 
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """The embedded store of the project, with two DAGs."""
+    """Yield the embedded store of the project, with two DAGs."""
     with open_store(load()) as store:
         pipeline.save(store)
         yield store
@@ -46,7 +48,7 @@ def test_dags_are_listed_with_schedule_and_runs(holdfast, store):
     assert (result.status, result.err) == (0, "")
 
 
-def test_a_list_for_machines(holdfast):
+def test_dags_are_listed_as_json(holdfast):
     found = json.loads(holdfast("dags", "list", "--json").out)
 
     assert found["total_entries"] == 2
@@ -56,7 +58,7 @@ def test_a_list_for_machines(holdfast):
     assert etl["last_run_state"] is None
 
 
-def test_broken_files_are_told_of_next_to_the_list(holdfast, store):
+def test_broken_files_are_reported_beside_the_list(holdfast, store):
     store.execute(SaveFileError("dags/bad.py", "Traceback\n  line 1\nNameError: x\n"))
 
     result = holdfast("dags", "list")
@@ -74,7 +76,7 @@ def test_errors_are_shown_with_their_tracebacks(holdfast, store):
     assert json.loads(holdfast("dags", "errors", "--json").out)["import_errors"][0]["file"]
 
 
-def test_no_errors_are_no_output(holdfast):
+def test_without_errors_there_is_no_output(holdfast):
     assert holdfast("dags", "errors") == (0, "", "No file is broken.\n")
 
 
@@ -87,7 +89,7 @@ def test_a_dag_is_shown_with_its_tasks(holdfast):
     assert "load\textract\tall_success\t0\tyes\tyes\t\torders" in lines
 
 
-def test_a_dag_is_shown_to_machines(holdfast):
+def test_a_dag_is_shown_as_json(holdfast):
     found = json.loads(holdfast("dags", "show", "etl", "--json").out)
 
     assert found["params"] == {"day": 1}
@@ -95,11 +97,11 @@ def test_a_dag_is_shown_to_machines(holdfast):
     assert found["tasks"][1]["mapped"] == {"axes": [{"type": "literal", "length": 3}]}
 
 
-def test_an_unknown_dag_is_named_with_those_that_there_are(holdfast):
+def test_the_error_for_an_unknown_dag_names_the_known_dags(holdfast):
     result = holdfast("dags", "show", "etk")
 
     assert (result.status, result.out) == (1, "")
-    assert result.err == "error: DAG `etk` is not known\nhint: DAGs that there are: etl, …\n"
+    assert result.err == "error: DAG `etk` is not known\nhint: known DAGs: etl, …\n"
 
 
 def test_a_paused_dag_has_no_next_run_until_it_is_unpaused(holdfast):
@@ -129,5 +131,5 @@ A, B = AssetSpec("a", "s3://a"), AssetRefSpec(uri="s3://b")
         (OnAssets(AllOf((A, AnyOf((B, AliasSpec("x")))))), "on a and (s3://b or alias x)"),
     ],
 )
-def test_schedules_are_told_in_words(schedule, text):
+def test_schedules_are_described_in_words(schedule, text):
     assert schedule_text(schedule) == text

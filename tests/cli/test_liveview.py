@@ -1,3 +1,5 @@
+"""Live view of a run: lines, or a table at a terminal."""
+
 from __future__ import annotations
 
 import io
@@ -12,8 +14,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from holdfast.cli.liveview import LiveView, PlainView, duration_text, progress_text
-from holdfast.run import Run, RunKind, RunState, TaskInstance, TaskState
-from holdfast.scope import TaskScope
+from holdfast.model.run import Run, RunKind, RunState, TaskInstance, TaskState
+from holdfast.model.scope import TaskScope
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -60,7 +62,7 @@ def screen(
     width: int = 100,
     height: int = 24,
 ) -> list[str]:
-    """What is on the terminal in the end."""
+    """Return the content of the terminal at the end."""
     stream = io.StringIO()
     console = Console(
         file=stream, force_terminal=True, width=width, height=height, color_system=None
@@ -93,7 +95,7 @@ def test_each_change_of_state_is_a_line():
     ]
 
 
-def test_a_failure_is_told_with_its_reason_on_one_line():
+def test_a_failure_is_one_line_with_its_reason():
     failed = one("a", TaskState.FAILED, 3, attempt=2, error="ValueError: no\n\x1b[31mdata")
 
     assert plain((run(), [failed]))[1:] == [
@@ -101,7 +103,7 @@ def test_a_failure_is_told_with_its_reason_on_one_line():
     ]
 
 
-def test_a_second_attempt_is_told_even_if_what_came_between_was_not_seen():
+def test_a_second_attempt_is_a_line_even_if_the_end_of_the_first_was_not_seen():
     lines = plain(
         (run(), [one("a", TaskState.RUNNING)]),
         (run(), [one("a", TaskState.RUNNING, attempt=2)]),
@@ -110,7 +112,7 @@ def test_a_second_attempt_is_told_even_if_what_came_between_was_not_seen():
     assert lines[-1] == "12:00:00Z a attempt 2 running"
 
 
-def test_a_task_that_goes_back_to_waiting_is_told():
+def test_a_task_that_returns_to_waiting_is_a_line():
     lines = plain(
         (run(), [one("a", TaskState.RUNNING)]),
         (run(), [one("a", TaskState.SCHEDULED, attempt=1, error="the supervisor died")]),
@@ -119,13 +121,13 @@ def test_a_task_that_goes_back_to_waiting_is_told():
     assert lines[-1].endswith("a attempt 1 scheduled: the supervisor died")
 
 
-def test_placeholders_and_waiting_tasks_make_no_noise():
+def test_placeholders_and_waiting_tasks_are_not_printed():
     waiting = [one("a", TaskState.SCHEDULED, index) for index in range(1000)]
 
     assert len(plain((run(), [one("a", TaskState.REMOVED), *waiting]))) == 1
 
 
-def test_remarks_are_lines_too():
+def test_messages_are_lines_too():
     stream = io.StringIO()
 
     PlainView(stream).say("Stopping.")
@@ -218,7 +220,7 @@ def test_a_thousand_map_indices_are_drawn_quickly():
     assert time.perf_counter() - begun < 1
 
 
-def test_on_a_low_terminal_what_goes_on_and_what_failed_stays():
+def test_a_short_terminal_shows_running_and_failed_tasks():
     tasks = [one(f"t{index:03}", TaskState.SUCCESS) for index in range(200)]
     tasks[70] = one("t070", TaskState.RUNNING)
     tasks[150] = one("t150", TaskState.FAILED, error="ValueError: no data")
@@ -242,7 +244,7 @@ def test_no_line_is_wider_than_the_terminal(width):
     assert len(shown) == 4
 
 
-def test_a_long_error_takes_what_the_other_columns_leave():
+def test_a_long_error_fits_beside_the_other_columns():
     (line,) = screen([one("load", TaskState.UP_FOR_RETRY, error="x" * 300)], width=60)[2:]
 
     assert line == f"load  up_for_retry  2.0s    1  {'x' * 28}…"
@@ -254,16 +256,16 @@ def test_ids_are_shown_as_they_are():
     assert shown[2].startswith("[red]:smile:  success")
 
 
-def test_a_retry_says_when_and_why():
+def test_a_retry_shows_its_time_and_reason():
     ready_at = datetime.now(UTC) + 90 * SECOND
     retry = one("load", TaskState.UP_FOR_RETRY, ready_at=ready_at, error="ValueError: no data")
 
     (line,) = screen([retry])[2:]
 
-    assert re.search(r"again in 1m (29|30)s: ValueError: no data$", line)
+    assert re.search(r"retry in 1m (29|30)s: ValueError: no data$", line)
 
 
-def test_in_the_end_failures_are_told_in_full():
+def test_failures_are_shown_in_full_at_the_end():
     tasks = [
         one("load", TaskState.FAILED, index, error=f"ValueError: {'long ' * 30}{index}")
         for index in range(30)

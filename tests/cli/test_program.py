@@ -1,4 +1,4 @@
-"""The program as a whole: its streams, its exit statuses, and what it does when things go wrong."""
+"""The program as a whole: streams, exit statuses and unexpected errors."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.version import __version__
 
 
+@pytest.mark.full
 def test_the_main_flow_in_an_empty_directory(program, project, task):
     assert program("state-store", "set", *task, "job_id", '"app_1"').status == 0
     assert program("state-store", "get", *task, "job_id").out == '"app_1"\n'
@@ -38,7 +39,8 @@ def test_the_main_flow_in_an_empty_directory(program, project, task):
     assert (project / ".holdfast" / "holdfast.db").exists()
 
 
-def test_statuses_and_streams(program, task):
+@pytest.mark.full
+def test_commands_use_their_exit_statuses_and_streams(program, task):
     assert program("--version") == (0, f"holdfast {__version__}\n", "")
     assert program("state-store", "get", "k").status == 2
     assert program("state-store", "set", *task, "k", "-", stdin="[1]").status == 0
@@ -53,13 +55,14 @@ def test_a_bad_setting_stops_the_start_and_is_named(program):
     assert "HOLDFAST__STATE_STORE__BATCH" in result.err
 
 
-def test_the_name_of_the_program_alone_shows_the_help(program):
+def test_the_program_without_arguments_shows_the_help(program):
     result = program()
 
     assert (result.status, result.out) == (2, "")
     assert "Usage: holdfast" in result.err
 
 
+@pytest.mark.full
 def test_a_reader_that_stops_reading_is_no_error(program, task):
     for key in ("a", "b"):
         program("state-store", "set", *task, key, "1")
@@ -84,7 +87,7 @@ def failing(error):
     return open_store
 
 
-def test_an_error_of_ours_is_two_lines(monkeypatch, capsys):
+def test_a_holdfast_error_is_two_lines(monkeypatch, capsys):
     error = StoreUnavailable("the database does not answer", hint="start it")
     monkeypatch.setattr("holdfast.connection.open_store", failing(error))
 
@@ -98,11 +101,11 @@ def test_an_unexpected_error_is_one_line_and_a_hint(monkeypatch, capsys):
     assert invoke(["state-store", "list"]) == 1
     assert capsys.readouterr().err == (
         "error: unexpected RuntimeError: two lines\n"
-        "hint: this is a bug; HOLDFAST_TRACEBACK=1 shows where it happened\n"
+        "hint: this is a bug; set HOLDFAST_TRACEBACK=1 to see the traceback\n"
     )
 
 
-def test_a_traceback_is_shown_when_asked_for(monkeypatch):
+def test_a_traceback_is_shown_on_request(monkeypatch):
     monkeypatch.setenv("HOLDFAST_TRACEBACK", "1")
     monkeypatch.setattr("holdfast.connection.open_store", failing(RuntimeError("why")))
 
@@ -110,7 +113,7 @@ def test_a_traceback_is_shown_when_asked_for(monkeypatch):
         invoke(["state-store", "list"])
 
 
-def test_ctrl_c_is_said_and_no_more(monkeypatch, capsys):
+def test_ctrl_c_prints_one_line(monkeypatch, capsys):
     monkeypatch.setattr("holdfast.connection.open_store", failing(KeyboardInterrupt()))
 
     assert invoke(["state-store", "list"]) == 1
@@ -129,7 +132,7 @@ HEAVY = ("alembic", "rich", "sqlalchemy", "msgspec", "asyncio")
         (["state-store", "clean", "--dry-run"], ("alembic", "rich")),
     ],
 )
-def test_what_a_command_does_not_need_is_not_imported(program, args, unused):
+def test_a_command_imports_only_what_it_needs(program, args, unused):
     program("state-store", "list")
     script = (
         "import sys; from holdfast.cli import invoke; invoke(sys.argv[1].split());"

@@ -1,3 +1,5 @@
+"""`holdfast state-store purge`: deletion of objects without references."""
+
 from __future__ import annotations
 
 import json
@@ -7,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.accessor import AssetStore, TaskStore
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.entry import ApiWriter
+from holdfast import commands as c
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import BackendFailed
-from holdfast.offloading import Offloading
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import as_reference
 from holdfast.settings import ObjectStore
-from holdfast.stores.memory import MemoryStore
-from holdfast.value import as_reference
+from holdfast.stores.offload.configuration import Offloading
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.testing.model import MemoryStore
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("etl", "r1", "load")
@@ -26,7 +28,7 @@ BACKEND = "holdfast.sdk.state.ObjectStoreBackend"
 
 @pytest.fixture
 def objects(project: Path) -> Path:
-    """Where values are kept, as this directory is configured."""
+    """Return the directory of offloaded values, as it is configured."""
     (project / "holdfast.toml").write_text(
         f'[workers]\nstate_backend = "{BACKEND}"\n[object_store]\nurl = "file://{project}/objects"'
     )
@@ -40,36 +42,39 @@ def task_store(store: MemoryStore, objects: Path) -> TaskStore:
     return TaskStore(offloading.over(store), TASK, ANN)
 
 
-def test_a_purge_deletes_what_nothing_names(
+def test_a_purge_deletes_objects_without_references(
     holdfast: Callable[..., Any], store: MemoryStore, task_store: TaskStore, objects: Path
 ) -> None:
     task_store.set_many({"a": 1, "b": 2})
-    store.execute(c.Delete(TASK, "a", ANN))  # as a server does, which has no credentials
+    store.execute(c.Delete(TASK, "a", ANN))  # as a server without credentials does
 
     seen = holdfast("state-store", "purge", "--dry-run")
-    assert (seen.status, seen.err) == (0, "1 object to delete, 0 reserved.\n")
+    assert (seen.status, seen.err) == (0, "1 object queued for deletion, 0 reserved.\n")
     done = holdfast("state-store", "purge")
 
-    assert (done.status, done.err) == (0, "Deleted 1 object.\n0 objects to delete, 0 reserved.\n")
+    assert (done.status, done.err) == (
+        0,
+        "Deleted 1 object.\n0 objects queued for deletion, 0 reserved.\n",
+    )
     assert [path.parent.name for path in objects.rglob("*.json")] == ["b"]
     assert task_store.get("b") == 2
 
 
-def test_what_cannot_be_deleted_is_said(
+def test_objects_that_cannot_be_deleted_are_reported(
     holdfast: Callable[..., Any], store: MemoryStore, objects: Path
 ) -> None:
     store.execute(c.RegisterTask(TASK))
     place = f"file://{objects}/task/etl/r1/load/-1/k/{'0' * 64}.json"
-    store.execute(pc.QueueObjects(((TASK, "k", as_reference(place)),)))
+    store.execute(c.QueueObjects(((TASK, "k", as_reference(place)),)))
 
     done = holdfast("state-store", "purge", "--json")
 
     assert done.status == 1
     assert json.loads(done.out)["failing"] == 1
-    assert "is not there" in done.err
+    assert "does not exist" in done.err
 
 
-def test_why_it_cannot_be_deleted_is_said_on_one_line(
+def test_the_reason_of_a_failed_deletion_is_one_line(
     holdfast: Callable[..., Any],
     store: MemoryStore,
     objects: Path,
@@ -78,9 +83,9 @@ def test_why_it_cannot_be_deleted_is_said_on_one_line(
     def fail(*_: object) -> bool:
         raise BackendFailed("\x1b[2Jno\nerror: forged")
 
-    monkeypatch.setattr(ObjectStoreBackend, "is_place_of", fail)
+    monkeypatch.setattr(ObjectStoreBackend, "is_reference_of", fail)
     store.execute(c.RegisterTask(TASK))
-    store.execute(pc.QueueObjects(((TASK, "k", as_reference("s3://lake/a")),)))
+    store.execute(c.QueueObjects(((TASK, "k", as_reference("s3://lake/a")),)))
 
     done = holdfast("state-store", "purge")
 
@@ -89,7 +94,7 @@ def test_why_it_cannot_be_deleted_is_said_on_one_line(
     assert "\x1b" not in done.err
 
 
-def test_a_purge_by_hand_tries_now_what_failed_just_before(
+def test_a_manual_purge_retries_failed_deletions_at_once(
     holdfast: Callable[..., Any], store: MemoryStore, task_store: TaskStore, objects: Path
 ) -> None:
     task_store.set("a", 1)
@@ -100,11 +105,14 @@ def test_a_purge_by_hand_tries_now_what_failed_just_before(
 
     done = holdfast("state-store", "purge")
 
-    assert (done.status, done.err) == (0, "Deleted 1 object.\n0 objects to delete, 0 reserved.\n")
+    assert (done.status, done.err) == (
+        0,
+        "Deleted 1 object.\n0 objects queued for deletion, 0 reserved.\n",
+    )
     assert list(objects.rglob("*.json")) == []
 
 
-def test_a_purge_may_be_of_one_scope(
+def test_a_purge_can_be_limited_to_one_scope(
     holdfast: Callable[..., Any], store: MemoryStore, task_store: TaskStore, objects: Path
 ) -> None:
     store.execute(c.DeclareAsset("orders"))
@@ -120,12 +128,15 @@ def test_a_purge_may_be_of_one_scope(
     done = holdfast("state-store", "purge", *task)
 
     assert partial.status == 2
-    assert dry.err == "1 object to delete, 0 reserved.\n"
-    assert (done.status, done.err) == (0, "Deleted 1 object.\n0 objects to delete, 0 reserved.\n")
+    assert dry.err == "1 object queued for deletion, 0 reserved.\n"
+    assert (done.status, done.err) == (
+        0,
+        "Deleted 1 object.\n0 objects queued for deletion, 0 reserved.\n",
+    )
     assert [path.parent.name for path in objects.rglob("*.json")] == ["k"]
 
 
-def test_an_object_of_another_is_not_deleted_for_a_reference_that_somebody_made_up(
+def test_a_forged_reference_does_not_delete_the_object_of_another_scope(
     holdfast: Callable[..., Any], store: MemoryStore, task_store: TaskStore, objects: Path
 ) -> None:
     task_store.set("k", 1)
@@ -133,7 +144,7 @@ def test_an_object_of_another_is_not_deleted_for_a_reference_that_somebody_made_
     assert text is not None
     mallory = TaskScope("etl", "r1", "mallory")
     store.execute(c.RegisterTask(mallory))
-    store.execute(pc.ReserveObjects(mallory, (("k", text, "mallory's"),), ANN))
+    store.execute(c.ReserveObjects(mallory, (("k", text, "mallory's"),), ANN))
     store.execute(c.Set(mallory, "k", text, ANN, reservation="mallory's"))
     store.execute(c.Delete(mallory, "k", ANN))
 
@@ -143,7 +154,7 @@ def test_an_object_of_another_is_not_deleted_for_a_reference_that_somebody_made_
     assert task_store.get("k") == 1
 
 
-def test_without_a_backend_there_is_nothing_to_delete_from(holdfast: Callable[..., Any]) -> None:
+def test_a_purge_without_a_backend_is_an_error(holdfast: Callable[..., Any]) -> None:
     done = holdfast("state-store", "purge")
 
     assert done.status == 2

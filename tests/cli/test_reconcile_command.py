@@ -1,4 +1,4 @@
-"""`holdfast state-store reconcile`: what it needs before Spark is started."""
+"""`holdfast state-store reconcile`: checks before Spark is started."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ OBJECTS = {"HOLDFAST__WORKERS__STATE_BACKEND": "holdfast.sdk.state.ObjectStoreBa
 
 @pytest.fixture
 def offloading(project: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of the workers' storage, which is configured."""
+    """Return the URL of the configured workers' storage."""
     url = f"file://{project}/objects"
     for name, value in {**OBJECTS, "HOLDFAST__OBJECT_STORE__URL": url}.items():
         monkeypatch.setenv(name, value)
     return url
 
 
-def test_without_a_worker_side_backend_there_is_nothing_to_reconcile(
+def test_reconcile_without_a_worker_side_backend_is_an_error(
     holdfast: Callable[..., Any],
 ) -> None:
     result = holdfast(*COMMAND)
@@ -35,12 +35,12 @@ def test_without_a_worker_side_backend_there_is_nothing_to_reconcile(
     [
         (["--dag-id", "etl"], 2, "--run-id, --task-id missing"),
         (["--asset", "a", "--dag-id", "d"], 2, "both a task and an asset"),
-        (["--asset", "a", "--asset-uri", "u"], 2, "one of them is enough"),
+        (["--asset", "a", "--asset-uri", "u"], 2, "give one of them"),
         (["--asset", "orderz"], 1, "asset `orderz` is not known"),
         (["--dag-id", "d", "--run-id", "r", "--task-id", "t"], 1, "task d/r/t is not known"),
     ],
 )
-def test_a_scope_that_is_not_clear_or_not_known_is_told_before_spark_is_started(
+def test_an_ambiguous_or_unknown_scope_is_an_error_before_spark_is_started(
     options: list[str],
     status: int,
     told: str,
@@ -57,14 +57,14 @@ def test_a_scope_that_is_not_clear_or_not_known_is_told_before_spark_is_started(
     ("settings", "told"),
     [
         (
-            {"WORKERS__STATE_BACKEND": "holdfast.stores.metastore.MetastoreStateBackend"},
+            {"WORKERS__STATE_BACKEND": "holdfast.stores.backend.metastore.MetastoreStateBackend"},
             "list its objects",
         ),
         ({"OBJECT_STORE__URL": "memory://here"}, "in the memory of each worker"),
         ({"SPARK__MASTER": "spark://cluster:7077"}, "--report s3a://"),
     ],
 )
-def test_what_cannot_be_reconciled_is_told(
+def test_a_backend_that_cannot_be_reconciled_is_an_error(
     settings: dict[str, str],
     told: str,
     offloading: str,
@@ -84,7 +84,7 @@ def test_what_cannot_be_reconciled_is_told(
     ("options", "told"),
     [
         (["--grace", "soon"], "--grace may not be 'soon'"),
-        (["--delete"], "nobody is there to answer"),
+        (["--delete"], "stdin is not a terminal"),
         (["--report", "."], "--report . is not empty"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A rewind of a watermark names the loads that it undoes, and removes their data on request."""
+"""Rewind of a watermark: the undone loads, and removal of their data."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from remembered import STARTED, next_number, record, remember
 
 from holdfast import Connection
-from holdfast.accessor import AssetStore
-from holdfast.command import Rewind, ToVersion
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.commands import Rewind, ToVersion
 from holdfast.connection import open_store
-from holdfast.entry import ApiWriter
-from holdfast.scope import AssetScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope
 from holdfast.settings import load
 from holdfast.store import Store
-from remembered import STARTED, next_number, record, remember
 
 WHAT_NEXT = (
     "Remove their data, or its rows are there twice: --remove-data removes directories. "
@@ -30,7 +30,7 @@ REWIND = ("state-store", "rewind", "--asset", "orders", "watermark")
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """The embedded store of the project."""
+    """Yield the embedded store of the project."""
     with open_store(load()) as store:
         yield store
 
@@ -59,13 +59,13 @@ def test_a_rewind_names_the_loads_that_it_undoes(holdfast, orders, tmp_path):
     done = holdfast(*REWIND, "--version", "1")
 
     assert dry.err.splitlines() == [
-        "2 loads would be undone, whose rows the next loads load again:",
+        "2 loads would be undone; the next loads load the rows again:",
         "  load=orders.watermark.000000000002, up to 30, 10 rows",
         f"    {third}",
         "  load=orders.watermark.000000000001, up to 20, 10 rows",
         f"    {second}",
         WHAT_NEXT,
-        "Would put version 1 of `watermark` of asset `orders` back:",
+        "Would restore version 1 of `watermark` of asset `orders`:",
     ]
     assert done.err.splitlines()[0].startswith("2 loads are undone")
     assert json.loads(done.out)["value"] == 10
@@ -107,20 +107,21 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_same_command(
     holdfast, store, orders, tmp_path
 ):
     second = [loaded(orders, tmp_path, to) for to in (10, 20)][1]
-    # What is left where the process was killed between the two steps.
+    # The state after a kill between the two steps.
     store.execute(Rewind(AssetScope(name="orders"), "watermark", ToVersion(1), ApiWriter("ann")))
     anew = loaded(orders, tmp_path, 20)
 
     done = holdfast(*REWIND, "--version", "1", "--remove-data", "--yes")
     after = holdfast(*REWIND, "--version", "1", "--remove-data", "--yes")
 
-    assert "1 load was undone before and left data:" in done.err
+    assert "1 load was undone by an earlier rewind and left data:" in done.err
     assert not second.exists()
     assert not anew.exists()
     assert after.status == 0
     assert "undone" not in after.err
 
 
+@pytest.mark.full
 def test_a_killed_removal_is_finished_by_the_same_command(orders, program, tmp_path):
     first, *later = (loaded(orders, tmp_path, to) for to in (10, 20, 30, 40))
     for directory in later:
@@ -130,7 +131,7 @@ def test_a_killed_removal_is_finished_by_the_same_command(orders, program, tmp_p
 
     with subprocess.Popen([*command, "--yes"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        process.stdout.read(1)  # the value that was put back: the removal is next
+        process.stdout.read(1)  # the restored value: the removal is next
         process.kill()
     assert orders.get("watermark")["value"] == 10
     again = program(*REWIND, "--version", "1", "--remove-data", "--yes")
@@ -140,7 +141,7 @@ def test_a_killed_removal_is_finished_by_the_same_command(orders, program, tmp_p
     assert not any(directory.exists() for directory in later)
 
 
-def test_what_cannot_be_removed_is_an_error_and_can_be_tried_again(holdfast, orders, tmp_path):
+def test_a_failed_removal_is_an_error_and_can_be_retried(holdfast, orders, tmp_path):
     _, second, third = (loaded(orders, tmp_path, to) for to in (10, 20, 30))
     aside = third.rename(tmp_path / "aside")
     third.symlink_to(aside)
@@ -158,7 +159,7 @@ def test_what_cannot_be_removed_is_an_error_and_can_be_tried_again(holdfast, ord
 
 
 @pytest.mark.parametrize("directory", ["lake/all", "load=orders.watermark.000000000000"])
-def test_a_directory_that_may_not_be_the_loads_own_is_left(holdfast, orders, tmp_path, directory):
+def test_a_directory_that_may_not_belong_to_the_load_is_kept(holdfast, orders, tmp_path, directory):
     place = tmp_path / directory
     place.mkdir(parents=True)
     told = str(place) if "/" in directory else directory
@@ -172,7 +173,7 @@ def test_a_directory_that_may_not_be_the_loads_own_is_left(holdfast, orders, tmp
 
 
 @pytest.mark.parametrize("manifest", ['{"started_at": "2026-01-31T05:00:00.000001Z"}', "[]", "{"])
-def test_a_directory_that_another_load_has_saved_is_left(holdfast, orders, tmp_path, manifest):
+def test_a_directory_saved_by_another_load_is_kept(holdfast, orders, tmp_path, manifest):
     first, second = (loaded(orders, tmp_path, to) for to in (10, 20))
     (first / "_holdfast.json").write_text(manifest)
     (second / "_holdfast.json").unlink()
@@ -180,11 +181,11 @@ def test_a_directory_that_another_load_has_saved_is_left(holdfast, orders, tmp_p
     result = holdfast(*REWIND, "--at", "2020-01-01T00:00:00Z", "--remove-data", "--yes")
 
     assert result.status == 1
-    assert f"{first}: this load has not saved what is there" in result.err
+    assert f"{first}: this load did not write the data in it" in result.err
     assert [len(list(place.glob("part-*"))) for place in (first, second)] == [1, 1]
 
 
-def test_loads_without_a_directory_or_a_record_are_told(holdfast, orders):
+def test_loads_without_a_directory_or_a_record_are_reported(holdfast, orders):
     for to in (10, 15, 20):
         remember(orders, to, rows=None, **{"from": to - 5})
     orders.delete("watermark/load")
@@ -193,7 +194,7 @@ def test_loads_without_a_directory_or_a_record_are_told(holdfast, orders):
     told = holdfast(*REWIND, "--at", "2020-01-01T00:00:00Z").err.splitlines()
 
     assert "  load=orders.watermark.000000000001, after 10 up to 15" in told
-    assert "    no directory is remembered" in told
+    assert "    no directory is recorded" in told
 
 
 def test_loads_without_a_record_are_counted(holdfast, orders):
@@ -202,10 +203,10 @@ def test_loads_without_a_record_are_counted(holdfast, orders):
 
     told = holdfast(*REWIND, "--version", "1").err.splitlines()
 
-    assert told[0].startswith("2 more loads are undone, of which no record is left")
+    assert told[0].startswith("2 more loads are undone without a record")
 
 
-def test_a_rewind_to_what_was_undone_warns(holdfast, orders):
+def test_a_rewind_to_an_undone_load_warns(holdfast, orders):
     for to in (10, 20, 30):
         remember(orders, to)
     holdfast(*REWIND, "--version", "1")
@@ -217,7 +218,7 @@ def test_a_rewind_to_what_was_undone_warns(holdfast, orders):
     assert "up to 30" not in told
 
 
-def test_data_is_not_removed_without_an_answer(holdfast, orders, tmp_path):
+def test_data_is_not_removed_without_confirmation(holdfast, orders, tmp_path):
     first = loaded(orders, tmp_path, 10)
 
     result = holdfast(*REWIND, "--at", "2020-01-01T00:00:00Z", "--remove-data")

@@ -1,25 +1,27 @@
+"""`holdfast runs`: lists, triggers, backfills and deletion."""
+
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+import pipeline
 import pytest
 
-import pipeline
+from holdfast.actions.logs import log_path
+from holdfast.commands import ClaimRun, CreateRun, GetRun, ListRuns
 from holdfast.connection import open_store
 from holdfast.errors import NotFound
-from holdfast.run import RunKind
-from holdfast.run_command import ClaimRun, CreateRun, GetRun, ListRuns
-from holdfast.runner.logs import log_path
-from holdfast.scope import TaskScope
+from holdfast.model.run import RunKind
+from holdfast.model.scope import TaskScope
 from holdfast.settings import load
 from holdfast.store import Store
 
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """The embedded store of the project, with two DAGs."""
+    """Yield the embedded store of the project, with two DAGs."""
     with open_store(load()) as store:
         pipeline.save(store)
         yield store
@@ -35,7 +37,7 @@ def test_runs_are_listed_newest_first(holdfast, store):
     assert header == "dag\trun\tkind\tstate\tlogical date\tstarted\ttime"
     assert [row.split("\t")[1] for row in rows] == ["r2", "r1"]
     assert rows[0].startswith("etl\tr2\tmanual\trunning\t2026-01-05 03:00:00Z\t")
-    assert result.err == "There are more; --limit says how many to show.\n"
+    assert result.err == "There are more; raise --limit to show them.\n"
 
 
 def test_runs_are_listed_by_dag_and_state(holdfast, store):
@@ -52,7 +54,7 @@ def test_runs_are_listed_by_dag_and_state(holdfast, store):
     assert listed("--state", "failed") == []
 
 
-def test_no_runs_are_no_output(holdfast):
+def test_without_runs_there_is_no_output(holdfast):
     assert holdfast("runs", "list") == (0, "", "There are no runs.\n")
 
 
@@ -72,17 +74,17 @@ def test_a_run_is_shown_with_its_tasks(holdfast, store):
     )
 
 
-def test_a_run_whose_dag_is_in_no_file_says_what_it_waits_for(holdfast, store):
+def test_a_run_of_a_dag_in_no_file_is_shown_as_waiting(holdfast, store):
     store.execute(CreateRun(dag_id="etl", run_id="here"))
     store.execute(CreateRun(dag_id="gone", run_id="r1"))
 
-    assert "waits for\ta DAG file that holds `gone`: none does" in (
+    assert "waiting for\ta DAG file that defines `gone`: there is none" in (
         holdfast("runs", "show", "gone", "r1").out.splitlines()
     )
-    assert "waits for" not in holdfast("runs", "show", "etl", "here").out
+    assert "waiting for" not in holdfast("runs", "show", "etl", "here").out
 
 
-def test_a_run_is_shown_to_machines(holdfast, store):
+def test_a_run_is_shown_as_json(holdfast, store):
     pipeline.half_way(store)
 
     found = json.loads(holdfast("runs", "show", "etl", "r1", "--json").out)
@@ -102,7 +104,7 @@ def test_an_unknown_run_is_an_error(holdfast):
     assert holdfast("runs", "show", "etl", "nope").status == 1
 
 
-def test_a_run_is_asked_for(holdfast, store):
+def test_a_run_is_triggered(holdfast, store):
     result = holdfast("runs", "trigger", "etl", "--conf", '{"day": 2}')
 
     run_id = result.out.strip()
@@ -113,7 +115,7 @@ def test_a_run_is_asked_for(holdfast, store):
     assert f"`holdfast run dags/etl.py --dag-id etl --run-id {run_id}`" in result.err
 
 
-def test_a_run_is_asked_for_with_id_and_date(holdfast, store):
+def test_a_run_is_triggered_with_id_and_date(holdfast, store):
     result = holdfast(
         "runs", "trigger", "etl", "--run-id", "x", "--logical-date", "2026-01-02", "--json"
     )
@@ -126,13 +128,13 @@ def test_a_run_is_asked_for_with_id_and_date(holdfast, store):
     ("options", "status", "message"),
     [
         (("nope",), 1, "DAG `nope` is not known"),
-        (("etl", "--conf", "[1]"), 2, "--conf is no JSON object"),
+        (("etl", "--conf", "[1]"), 2, "--conf is not a JSON object"),
         (("etl", "--conf", "{"), 2, "error: "),
-        (("etl", "--logical-date", "soon"), 2, "--logical-date is no date: 'soon'"),
+        (("etl", "--logical-date", "soon"), 2, "--logical-date is not a date: 'soon'"),
         (("etl", "--run-id", "x" * 251), 2, "the limit is 250"),
     ],
 )
-def test_a_bad_request_for_a_run_is_refused(holdfast, store, options, status, message):
+def test_a_bad_trigger_is_refused(holdfast, store, options, status, message):
     result = holdfast("runs", "trigger", *options)
 
     assert result.status == status
@@ -151,7 +153,7 @@ def backfilled(store: Store) -> list[str]:
     return sorted(run.run_id for run in runs)
 
 
-def test_a_backfill_makes_the_runs_that_are_missing(holdfast, store):
+def test_a_backfill_creates_the_missing_runs(holdfast, store):
     pipeline.begin(store)
 
     result = holdfast("runs", "backfill", "etl", "--from", "2026-01-04", "--to", "2026-01-06")
@@ -161,21 +163,21 @@ def test_a_backfill_makes_the_runs_that_are_missing(holdfast, store):
         "2026-01-04 03:00:00Z\tbackfill__2026-01-04T03:00:00+00:00",
         "2026-01-06 03:00:00Z\tbackfill__2026-01-06T03:00:00+00:00",
     ]
-    assert result.err == "2 runs queued; 1 there already.\n"
+    assert result.err == "2 runs queued; 1 exist already.\n"
     assert backfilled(store) == [line.split("\t")[1] for line in result.out.splitlines()[1:]]
 
 
-def test_a_dry_run_of_a_backfill_shows_the_same_and_makes_nothing(holdfast, store):
+def test_a_dry_run_of_a_backfill_shows_the_runs_and_creates_none(holdfast, store):
     asked = ("runs", "backfill", "etl", "--from", "2026-01-04", "--to", "2026-01-06")
 
     planned = holdfast(*asked, "--dry-run")
 
     assert backfilled(store) == []
     assert holdfast(*asked).out == planned.out
-    assert planned.err == "3 runs would be queued; 0 there already.\n"
+    assert planned.err == "3 runs would be queued; 0 exist already.\n"
 
 
-def test_a_backfill_again_makes_nothing(holdfast, store):
+def test_a_repeated_backfill_creates_nothing(holdfast, store):
     asked = ("runs", "backfill", "etl", "--from", "2026-01-04", "--to", "2026-01-06", "--json")
     holdfast(*asked)
 
@@ -183,7 +185,7 @@ def test_a_backfill_again_makes_nothing(holdfast, store):
     assert len(backfilled(store)) == 3
 
 
-def test_a_backfill_leaves_out_what_has_not_come_yet(holdfast, store):
+def test_a_backfill_leaves_out_future_dates(holdfast, store):
     today = datetime.now(UTC).date()
     ends = str(today), str(today + timedelta(days=9))
 
@@ -196,7 +198,7 @@ def test_a_backfill_leaves_out_what_has_not_come_yet(holdfast, store):
     ("options", "message"),
     [
         (("etl", "--from", "2026-02-01", "--to", "2026-01-01"), "--to 2026-01-01 is before"),
-        (("etl", "--from", "yesterday", "--to", "2026-01-01"), "--from is no date: 'yesterday'"),
+        (("etl", "--from", "yesterday", "--to", "2026-01-01"), "--from is not a date: 'yesterday'"),
         (("mart", "--from", "2026-01-01", "--to", "2026-01-02"), "is not scheduled at regular"),
         (("etl", "--from", "2026-01-01"), "Missing option '--to'"),
     ],
@@ -222,14 +224,14 @@ def test_a_run_is_deleted_with_its_logs(holdfast, store, project):
         store.execute(GetRun("etl", "r1"))
 
 
-def test_a_run_is_not_deleted_without_a_yes(holdfast, store):
+def test_a_run_is_not_deleted_without_confirmation(holdfast, store):
     pipeline.begin(store)
 
     assert holdfast("runs", "delete", "etl", "r1").status == 2
     assert store.execute(GetRun("etl", "r1"))
 
 
-def test_a_run_that_is_under_way_is_not_deleted(holdfast, store):
+def test_a_running_run_is_not_deleted(holdfast, store):
     pipeline.begin(store)
     store.execute(
         ClaimRun(dag_id="etl", run_id="r1", process=pipeline.WORKER, lease=timedelta(hours=1))
@@ -238,4 +240,4 @@ def test_a_run_that_is_under_way_is_not_deleted(holdfast, store):
     result = holdfast("runs", "delete", "etl", "r1", "--yes")
 
     assert result.status == 1
-    assert "is being carried out by process 4711 on here" in result.err
+    assert "is being run by process 4711 on here" in result.err

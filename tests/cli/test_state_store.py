@@ -1,3 +1,5 @@
+"""`holdfast state-store`: reading, writing, history and rewinds of entries."""
+
 from __future__ import annotations
 
 import getpass
@@ -6,17 +8,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.accessor import TaskStore
-from holdfast.command import Get, GetEntry, List, RegisterTask, Set, TaskFilter
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.value import as_reference
+from holdfast.accessor.task_store import TaskStore
+from holdfast.commands import Get, GetEntry, List, RegisterTask, Set, TaskFilter
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import as_reference
 
 LOAD = TaskScope("etl", "r1", "load")
 ORDERS = AssetScope(name="orders")
 
 
-def test_a_value_that_was_set_is_got_back_as_json(holdfast, task):
+def test_get_prints_a_value_as_json(holdfast, task):
     written = holdfast("state-store", "set", *task, "job_id", '"app_1"')
     read = holdfast("state-store", "get", *task, "job_id")
 
@@ -55,7 +57,7 @@ def test_a_dash_reads_the_value_from_stdin(holdfast, store, task):
         ("-", b"", "not JSON"),
     ],
 )
-def test_what_is_not_a_value_is_refused(holdfast, store, task, value, stdin, message):
+def test_an_invalid_value_is_refused(holdfast, store, task, value, stdin, message):
     result = holdfast("state-store", "set", *task, "k", value, stdin=stdin)
 
     assert result.status == 2
@@ -71,7 +73,7 @@ def test_a_value_over_the_limit_is_refused(holdfast, store, task):
 
 
 @pytest.mark.parametrize("key", ["", "a\nb", "k" * 513])
-def test_what_is_not_a_key_is_refused(holdfast, task, key):
+def test_an_invalid_key_is_refused(holdfast, task, key):
     result = holdfast("state-store", "set", *task, key, "1")
 
     assert result.status == 2
@@ -87,14 +89,14 @@ def test_a_key_that_needs_quoting_elsewhere_is_just_a_key(holdfast, task, key):
 
 
 @pytest.mark.parametrize(("text", "days"), [("7d", 7), ("48h", 2)])
-def test_retention_says_when_the_entry_expires(holdfast, store, task, text, days):
+def test_retention_sets_the_expiry(holdfast, store, task, text, days):
     holdfast("state-store", "set", *task, "k", "1", "--retention", text)
 
     left = store.execute(GetEntry(LOAD, "k")).expires_at - datetime.now(UTC)
     assert timedelta(days=days, minutes=-1) < left < timedelta(days=days)
 
 
-def test_without_retention_the_configured_default_counts(holdfast, store, task, project):
+def test_without_retention_the_configured_default_applies(holdfast, store, task, project):
     (project / "holdfast.toml").write_text("[state_store]\ndefault_retention_days = 0")
 
     holdfast("state-store", "set", *task, "k", "1")
@@ -109,7 +111,7 @@ def test_an_entry_may_never_expire(holdfast, store, task):
 
 
 @pytest.mark.parametrize("text", ["7", "0", "0s", "-1d", "forever", "99999999999d"])
-def test_what_is_no_retention_is_refused(holdfast, task, text):
+def test_an_invalid_retention_is_refused(holdfast, task, text):
     result = holdfast("state-store", "set", *task, "k", "1", "--retention", text)
 
     assert result.status == 2
@@ -137,7 +139,7 @@ def test_an_asset_is_declared_by_name_uri_or_both(holdfast, store):
     assert store.execute(Get(AssetScope(uri="s3://c"), "k")) == "3"
 
 
-def test_declaring_again_is_fine(holdfast, store):
+def test_declaring_an_asset_again_succeeds(holdfast, store):
     holdfast("state-store", "set", "--declare", "--asset", "a", "k", "1")
 
     assert holdfast("state-store", "set", "--declare", "--asset", "a", "k", "2").status == 0
@@ -151,7 +153,7 @@ def test_an_unknown_asset_is_an_error_that_names_it(holdfast, orders):
     assert "orders" in result.err
 
 
-def test_an_unknown_task_is_an_error_where_it_is_only_read(holdfast, store, task):
+def test_reading_an_unknown_task_is_an_error(holdfast, store, task):
     for args in (("get", *task, "k"), ("list", *task), ("delete", *task, "k", "--yes")):
         result = holdfast("state-store", *args)
 
@@ -179,7 +181,7 @@ def test_get_json_is_the_whole_entry(holdfast, orders):
         "reference": None,
         "version": 3,
         "expires_at": None,
-        "writer": {"kind": "api", "user": "ann"},
+        "last_updated_by": {"kind": "api", "user": "ann"},
     }
 
 
@@ -210,7 +212,7 @@ def test_a_value_is_shown_as_its_writer_knows_it(holdfast, store, task, value):
 
 
 @pytest.mark.parametrize("value", LOOKALIKES)
-def test_what_is_got_and_set_is_the_same(holdfast, store, task, value):
+def test_a_value_printed_by_get_can_be_set_unchanged(holdfast, store, task, value):
     store.execute(RegisterTask(LOAD))
     task_store = TaskStore(store, LOAD, ApiWriter("ann"))
     task_store.set("k", json.loads(value))
@@ -242,7 +244,7 @@ def test_a_reference_is_shown_as_one_and_not_set_as_a_value(holdfast, store, tas
         assert "__holdfast" not in table.out
     assert piped.status == 2
     assert piped.err.startswith(
-        "error: VALUE is a reference to s3://lake/object, which is no value"
+        "error: VALUE is a reference to s3://lake/object, which cannot be stored as a value"
     )
     assert store.execute(Get(LOAD, "copy")) is None
 
@@ -263,7 +265,7 @@ def test_text_that_is_not_json_is_an_error_and_lists_go_on(holdfast, store, task
     assert [entry["value"] for entry in documents] == [1, None, 2]
 
 
-def test_set_json_is_the_entry_as_it_stands(holdfast, task):
+def test_set_json_prints_the_written_entry(holdfast, task):
     result = holdfast("state-store", "set", *task, "k", '{"a": 1}', "--json")
 
     entry = json.loads(result.out)
@@ -278,13 +280,13 @@ def test_set_json_is_the_entry_as_it_stands(holdfast, task):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("get", "k"), "whose state"),
-        (("get", "--dag-id", "d", "k"), "whose state"),
-        (("get", "--map-index", "0", "k"), "whose state"),
+        (("get", "k"), "no task instance or asset is named"),
+        (("get", "--dag-id", "d", "k"), "no task instance or asset is named"),
+        (("get", "--map-index", "0", "k"), "no task instance or asset is named"),
         (("get", "--dag-id", "d", "--asset", "a", "k"), "both a task and an asset"),
         (("get", "--asset", "a", "--asset-uri", "u", "k"), "both --asset and --asset-uri"),
-        (("history", "k"), "which asset"),
-        (("list", "--assets", "--asset", "a"), "--assets means every asset"),
+        (("history", "k"), "no asset is named"),
+        (("list", "--assets", "--asset", "a"), "--assets selects all assets"),
         (("list", "--limit", "-1"), "not a whole number"),
         (("list", "--limit", "9" * 30), "not a whole number"),
         (("get", "--asset", ""), "Missing argument"),
@@ -294,7 +296,7 @@ def test_set_json_is_the_entry_as_it_stands(holdfast, task):
         (("clear", "--asset", "a", "--all-map-indices", "--yes"), "--all-map-indices is for tasks"),
         (("rewind", "--asset", "a", "k"), "one target"),
         (("rewind", "--asset", "a", "k", "--version", "1", "--run-id", "r"), "one target"),
-        (("rewind", "--asset", "a", "k", "--at", "yesterday"), "--at is no time"),
+        (("rewind", "--asset", "a", "k", "--at", "yesterday"), "--at is not a time"),
         (("rewind", "--asset", "a", "k", "--at", "2026-01-01T00:00:00"), "no time zone"),
         (("list", "--bogus"), "No such option"),
         (("bogus",), "No such command"),
@@ -325,7 +327,7 @@ def test_list_of_one_scope_shows_its_keys_in_order(holdfast, task):
     assert second[4] == "never"
 
 
-def test_list_goes_across_task_instances(holdfast, mapped):
+def test_list_covers_several_task_instances(holdfast, mapped):
     result = holdfast("state-store", "list", "--dag-id", "etl")
 
     rows = [line.split("\t")[:6] for line in result.out.splitlines()]
@@ -340,11 +342,11 @@ def test_list_of_all_assets(holdfast, orders):
     assert result.out.endswith("\tapi ann\n")
 
 
-def test_list_pages_and_says_how_to_go_on(holdfast, mapped):
+def test_list_prints_a_page_and_the_command_for_the_next(holdfast, mapped):
     first = holdfast("state-store", "list", "--limit", "2")
     last = holdfast("state-store", "list", "--limit", "2", "--offset", "2")
 
-    assert first.err == "2 of 3 entries; --offset 2 goes on.\n"
+    assert first.err == "2 of 3 entries; --offset 2 shows the next ones.\n"
     assert len(last.out.splitlines()) == 2
     assert last.err == ""
 
@@ -361,7 +363,7 @@ def test_list_json_is_one_document(holdfast, mapped):
 
     assert document["total_entries"] == 3
     assert document["entries"][2]["map_index"] == 2
-    assert document["entries"][2]["writer"] == {"kind": "api", "user": "ann"}
+    assert document["entries"][2]["last_updated_by"] == {"kind": "api", "user": "ann"}
 
 
 def test_an_empty_list_points_to_the_assets(holdfast, orders):
@@ -401,7 +403,7 @@ def test_clear_of_all_map_indices_of_an_unknown_task_is_an_error(holdfast, task)
 
 
 @pytest.mark.parametrize("args", [("delete", "watermark"), ("clear",)])
-def test_a_script_must_say_yes_to_what_cannot_be_undone(holdfast, orders, args):
+def test_a_destructive_command_in_a_script_needs_yes(holdfast, orders, args):
     result = holdfast("state-store", *args, "--asset", "orders")
 
     assert result.status == 2
@@ -439,7 +441,7 @@ def test_history_json_has_null_for_a_deletion(holdfast, orders):
         (4, None),
         (3, "2026-01-03"),
     ]
-    assert steps[1]["writer"] == {"kind": "api", "user": "ann"}
+    assert steps[1]["last_updated_by"] == {"kind": "api", "user": "ann"}
 
 
 def test_a_key_without_history_is_an_error(holdfast, orders):
@@ -447,25 +449,25 @@ def test_a_key_without_history_is_an_error(holdfast, orders):
 
 
 @pytest.mark.parametrize("option", ["--version", "--to-version"])
-def test_rewind_puts_a_version_back_as_a_new_one(holdfast, orders, option):
+def test_rewind_restores_a_version_as_a_new_one(holdfast, orders, option):
     result = holdfast("state-store", "rewind", "--asset", "orders", "watermark", option, "1")
 
     assert result == (
         0,
         '"2026-01-01"\n',
-        "Put version 1 of `watermark` of asset `orders` back:\n",
+        "Restored version 1 of `watermark` of asset `orders`:\n",
     )
     assert orders.execute(GetEntry(ORDERS, "watermark")).version == 4
 
 
-def test_a_dry_rewind_changes_nothing(holdfast, orders):
+def test_a_dry_run_of_a_rewind_changes_nothing(holdfast, orders):
     args = ("state-store", "rewind", "--asset", "orders", "watermark", "--version", "2")
 
     shown = holdfast(*args, "--dry-run")
     document = json.loads(holdfast(*args, "--dry-run", "--json").out)
 
     assert shown.out == '"2026-01-02"\n'
-    assert shown.err.startswith("Would put version 2")
+    assert shown.err.startswith("Would restore version 2")
     assert (document["dry_run"], document["put_back"]["version"]) == (True, 2)
     assert orders.execute(GetEntry(ORDERS, "watermark")).version == 3
 
@@ -486,11 +488,11 @@ def test_rewind_to_a_time_before_the_first_write_leaves_the_key_absent(holdfast,
     )
 
     assert (result.status, result.out) == (0, "")
-    assert "absent" in result.err
+    assert "did not exist" in result.err
     assert orders.execute(Get(ORDERS, "watermark")) is None
 
 
-def test_rewind_to_a_version_that_is_not_there_is_an_error(holdfast, orders):
+def test_rewind_to_an_unknown_version_is_an_error(holdfast, orders):
     result = holdfast("state-store", "rewind", "--asset", "orders", "watermark", "--version", "9")
 
     assert result.status == 1

@@ -1,3 +1,5 @@
+"""`holdfast tasks`: lists, clearing, marking and logs."""
+
 from __future__ import annotations
 
 import json
@@ -7,16 +9,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pipeline
 import pytest
 
-import pipeline
-from holdfast.command import Get, Set, StartAttempt
+from holdfast.actions.logs import log_path
+from holdfast.commands import FinishRun, Get, GetRun, ListTaskInstances, Set, StartAttempt
 from holdfast.connection import open_store
-from holdfast.entry import ApiWriter
-from holdfast.run import RunState, TaskState
-from holdfast.run_command import FinishRun, GetRun, ListTaskInstances
-from holdfast.runner.logs import log_path
-from holdfast.scope import TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.run import RunState, TaskState
+from holdfast.model.scope import TaskScope
 from holdfast.settings import load
 from holdfast.store import Store
 
@@ -25,7 +26,7 @@ RUN = ("etl", "r1")
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """The embedded store of the project, with a run that got half-way."""
+    """Yield the embedded store of the project, with a run that is half done."""
     with open_store(load()) as store:
         pipeline.half_way(store)
         yield store
@@ -44,7 +45,7 @@ def test_task_instances_are_listed(holdfast):
     assert report == "report\t-1\tscheduled\t0\t\t\t"
 
 
-def test_task_instances_are_listed_for_machines(holdfast):
+def test_task_instances_are_listed_as_json(holdfast):
     found = json.loads(holdfast("tasks", "list", *RUN, "--json").out)
 
     assert found["total_entries"] == 5
@@ -77,7 +78,7 @@ def test_a_task_is_shown_with_its_attempts(holdfast):
     assert lines[-1].endswith("\tfailed\tSIGKILL\tValueError: no data")
 
 
-def test_a_task_is_shown_to_machines(holdfast):
+def test_a_task_is_shown_as_json(holdfast):
     result = holdfast("tasks", "show", *RUN, "extract", "--json")
 
     (attempt,) = json.loads(result.out)["attempts"]
@@ -85,15 +86,15 @@ def test_a_task_is_shown_to_machines(holdfast):
     assert attempt["worker"] == {"host": "here", "pid": 4711, "started": "1"}
 
 
-def test_the_index_of_a_mapped_task_is_asked_for(holdfast):
+def test_a_mapped_task_without_index_is_an_error(holdfast):
     result = holdfast("tasks", "show", *RUN, "load")
 
     assert result.status == 2
-    assert result.err.endswith("is mapped\nhint: say which map index: 0 to 2\n")
+    assert result.err.endswith("is mapped\nhint: give a map index: 0 to 2\n")
 
 
 @pytest.mark.parametrize("command", ["show", "logs"])
-def test_an_unknown_task_is_named_with_those_that_there_are(holdfast, command):
+def test_the_error_for_an_unknown_task_names_the_known_ones(holdfast, command):
     result = holdfast("tasks", command, *RUN, "lode")
 
     assert result.status == 1
@@ -109,7 +110,7 @@ def test_an_unknown_index_is_named(holdfast):
     assert "has no map index 7" in result.err
 
 
-def test_failed_tasks_are_cleared_and_the_run_goes_on(holdfast, store):
+def test_failed_tasks_are_cleared_and_the_run_continues(holdfast, store):
     store.execute(FinishRun("etl", "r1", pipeline.WORKER, RunState.FAILED, waiting=2))
 
     result = holdfast("tasks", "clear", *RUN, "--failed", "--yes", "--json")
@@ -117,12 +118,12 @@ def test_failed_tasks_are_cleared_and_the_run_goes_on(holdfast, store):
     assert json.loads(result.out)["cleared"] == [
         {"dag_id": "etl", "run_id": "r1", "task_id": "load", "map_index": 1}
     ]
-    assert result.err.startswith("Cleared 1 task instance.\nhint: a scheduler goes on")
+    assert result.err.startswith("Cleared 1 task instance.\nhint: a scheduler continues")
     assert states(store)["load1"] is TaskState.SCHEDULED
     assert store.execute(GetRun("etl", "r1")).state is RunState.QUEUED
 
 
-def test_a_task_is_cleared_with_what_comes_after_it(holdfast, store):
+def test_a_task_is_cleared_with_its_downstream_tasks(holdfast, store):
     pipeline.succeed(store, "load", 2)
 
     holdfast("tasks", "clear", *RUN, "load", "--map-index", "0", "--yes")
@@ -164,11 +165,11 @@ def test_a_failed_task_resumes_and_a_succeeded_one_starts_over(
     ("options", "message"),
     [
         (("--keep-state", "--discard-state", "--yes"), "both --keep-state and --discard-state"),
-        (("--map-index", "1", "--yes"), "--map-index is given and no task"),
-        ((), "asks before it goes on"),
+        (("--map-index", "1", "--yes"), "--map-index is given without a task"),
+        ((), "asks for confirmation"),
     ],
 )
-def test_a_bad_clearing_is_refused(holdfast, store, options, message):
+def test_a_bad_clear_is_refused(holdfast, store, options, message):
     before = states(store)
 
     result = holdfast("tasks", "clear", *RUN, *options)
@@ -182,7 +183,7 @@ def test_an_unknown_task_is_not_cleared(holdfast):
     assert holdfast("tasks", "clear", *RUN, "load", "lode", "--yes").status == 1
 
 
-def test_there_may_be_nothing_to_clear(holdfast):
+def test_clearing_nothing_is_reported(holdfast):
     result = holdfast("tasks", "clear", *RUN, "report", "--failed", "--yes")
 
     assert (result.status, result.err) == (0, "There is nothing to clear.\n")
@@ -212,7 +213,7 @@ def test_marking_as_success_clears_the_task_store_where_success_does(
 
 
 @pytest.mark.parametrize("options", [(), ("--success", "--failed")])
-def test_marking_needs_to_know_as_what(holdfast, options):
+def test_marking_needs_a_state(holdfast, options):
     assert holdfast("tasks", "mark", *RUN, "extract", *options).status == 2
 
 
@@ -253,24 +254,24 @@ def test_the_log_of_an_earlier_attempt_is_printed(holdfast, store):
         ("line\n" * 100_000, "50000", "line\n" * 50_000),
     ],
 )
-def test_the_end_of_a_log(holdfast, text, tail, printed):
+def test_the_end_of_a_log_is_printed(holdfast, text, tail, printed):
     write_log(text)
 
     assert holdfast("tasks", "logs", *RUN, "extract", "--tail", tail).out == printed
 
 
-def test_a_log_that_is_elsewhere_is_an_error_that_says_where_it_would_be(holdfast):
+def test_the_error_for_a_missing_log_names_its_path(holdfast):
     result = holdfast("tasks", "logs", *RUN, "extract")
 
     assert result.status == 1
     assert "no file" in result.err and "extract/1.log" in result.err
 
 
-def test_a_task_that_has_not_begun_has_no_log(holdfast):
+def test_a_task_that_has_not_started_has_no_log(holdfast):
     result = holdfast("tasks", "logs", *RUN, "report")
 
     assert result.status == 1
-    assert "has not begun" in result.err
+    assert "has not started" in result.err
 
 
 def follow(*options: str) -> subprocess.Popen[str]:
@@ -296,7 +297,7 @@ def test_a_log_is_followed_until_the_attempt_ends(store, holdfast):
     assert process.returncode == 0
 
 
-def test_whoever_reads_a_log_may_stop_reading(store):
+def test_a_closed_pipe_ends_a_followed_log(store):
     store.execute(StartAttempt(TaskScope("etl", "r1", "report")))
     write_log("line\n" * 1_000_000, "report")
     command = f"{sys.executable} -m holdfast tasks logs etl r1 report | head -1"

@@ -1,4 +1,4 @@
-"""What is different when a person sits at a terminal: questions, tables, progress."""
+"""The CLI at a terminal: questions, tables, progress."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.command import RegisterTask, Set
+from holdfast.commands import RegisterTask, Set
 from holdfast.connection import open_store
-from holdfast.entry import ApiWriter
-from holdfast.scope import TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
 from holdfast.settings import load
 
 
 @pytest.fixture
 def terminal() -> Callable[..., tuple[int, str]]:
-    """Runs a command line at a terminal, with what is typed; answers its status and the screen."""
+    """Return a function that runs a command line at a terminal with typed input, and returns its
+    status and the screen."""
 
     def call(*args: str, typed: str = "") -> tuple[int, str]:
         master, slave = pty.openpty()
@@ -39,14 +40,15 @@ def terminal() -> Callable[..., tuple[int, str]]:
             while chunk := os.read(master, 65536):
                 screen += chunk
         except OSError:
-            pass  # The other end is closed: this is how a terminal says so on Linux.
+            pass  # The other end is closed: a terminal on Linux reports it like this.
         os.close(master)
         return process.wait(), re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.decode())
 
     return call
 
 
-def test_a_no_leaves_everything_as_it_was(terminal, program, task):
+@pytest.mark.full
+def test_answering_no_changes_nothing(terminal, program, task):
     program("state-store", "set", *task, "k", "1")
 
     status, screen = terminal("state-store", "clear", *task, typed="n\n")
@@ -56,7 +58,7 @@ def test_a_no_leaves_everything_as_it_was(terminal, program, task):
     assert program("state-store", "get", *task, "k").out == "1\n"
 
 
-def test_a_yes_goes_on(terminal, program, task):
+def test_answering_yes_continues(terminal, program, task):
     program("state-store", "set", *task, "k", "1")
 
     status, screen = terminal("state-store", "delete", *task, "k", typed="y\n")
@@ -65,6 +67,7 @@ def test_a_yes_goes_on(terminal, program, task):
     assert "Deleted `k` of task etl/r1/load." in screen
 
 
+@pytest.mark.full
 def test_entries_are_a_table_that_shows_keys_and_values_as_they_are(terminal, program, task):
     program("state-store", "set", *task, "[red]:smile:", json_text := '"' + "x" * 500 + '"')
 

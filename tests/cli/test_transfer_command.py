@@ -21,10 +21,10 @@ import pytest
             ["import", "backup", "--yes", "--asset", "a", "--dag-id", "d"],
             "both a task and an asset",
         ),
-        (["import", "backup", "--yes", "--assets", "--asset", "a"], "--assets means every asset"),
+        (["import", "backup", "--yes", "--assets", "--asset", "a"], "--assets selects all assets"),
     ],
 )
-def test_bad_usage_is_told_without_starting_spark(
+def test_bad_usage_is_an_error_without_starting_spark(
     holdfast: Callable[..., Any], arguments: list[str], said: str
 ) -> None:
     result = holdfast("state-store", *arguments)
@@ -33,7 +33,8 @@ def test_bad_usage_is_told_without_starting_spark(
     assert said in result.err
 
 
-def test_a_filtered_export_comes_back(
+@pytest.mark.full
+def test_a_filtered_export_can_be_imported(
     program: Callable[..., Any], task: tuple[str, ...], project: Path
 ) -> None:
     program("state-store", "set", *task, "cursor", "17")

@@ -1,4 +1,4 @@
-"""What the pages refer to exists: other pages, tests, tables, the example that they show."""
+"""References in the documentation: links, names of tests, columns, examples."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LINK = re.compile(r"\[[^]]+\]\(([^)#]*)(?:#([^)]+))?\)")
 
 
 def anchors(page: Path) -> set[str]:
-    """What links within a page go to."""
+    """Return the anchors of a page."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     for path, anchor in LINK.findall(page.read_text(encoding="utf-8")):
         if path.startswith(("http://", "https://")):
             continue
@@ -37,6 +37,12 @@ def test_the_tests_that_pages_name_exist() -> None:
     written = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text())}
 
     assert named - written == set()
+
+
+def test_the_tests_of_guarantees_are_in_the_quick_tier(only_in_full: set[str]) -> None:
+    page = (ROOT / "docs/concepts/how-it-works.md").read_text(encoding="utf-8")
+
+    assert set(re.findall(r"`(test_\w+)`", page)) & only_in_full == set()
 
 
 @pytest.mark.parametrize("table", metadata.sorted_tables, ids=lambda table: str(table.name))

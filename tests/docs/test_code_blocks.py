@@ -1,4 +1,4 @@
-"""What the pages show is run: each page from top to bottom, in a directory of its own.
+"""Code blocks of the documentation: each page is run from top to bottom, in its own directory.
 
 - `python` blocks of a page share their names. `expression  # → text` must have that `repr`, or
   raise that error for `# → raises Name`.
@@ -31,6 +31,19 @@ PAGES = [
     ROOT / "README.md",
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "reference"),
 ]
+LONG = {
+    "bulk-load",
+    "custom-backend",
+    "export-import",
+    "incremental-loads",
+    "reconcile",
+    "running-pipelines",
+    "spark-jobs",
+    "state-as-dataframes",
+    "state-in-executors",
+    "watchers",
+}
+"""Pages that start Spark or many processes."""
 FENCED = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"  # → (.+)$")
 FAILURE = re.compile(r"^error: | failed ", re.MULTILINE)
@@ -78,7 +91,7 @@ def shows(value: Any, text: str) -> None:
 
 
 def run_python(block: Block, page: Path, names: dict[str, Any]) -> None:
-    # Blank lines in front, so that a traceback has the line numbers of the page.
+    # Leading blank lines, so that a traceback has the line numbers of the page.
     source = "\n" * (block.line - 1) + block.text
     shown = Shown(source)
     tree = shown.visit(ast.parse(source))
@@ -109,7 +122,7 @@ def run_console(block: Block, page: Path) -> None:
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """The names that a page's blocks have made; they begin in an empty directory."""
+    """Yield the namespace of a page's blocks, which start in an empty directory."""
     for name in list(os.environ):
         if name.startswith("HOLDFAST"):
             monkeypatch.delenv(name)
@@ -124,7 +137,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
 
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The Spark that a page starts ends with it; one that other tests of this process use stays."""
+    """Stop the Spark that a page starts; keep one that other tests of this process use."""
     if SparkContext._active_spark_context is not None:
         monkeypatch.setattr(SparkSession, "stop", lambda session: None)
         yield
@@ -135,8 +148,12 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_page_does_what_it_shows(page: Path, names: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.full] * (page.stem in LONG)) for page in PAGES],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_the_code_blocks_of_the_page_run(page: Path, names: dict[str, Any]) -> None:
     for block in blocks(page):
         if block.note == "no-run":
             continue

@@ -1,3 +1,5 @@
+"""Generated reference pages."""
+
 from __future__ import annotations
 
 import runpy
@@ -10,7 +12,7 @@ PAGES: dict[str, str] = runpy.run_path(str(DOCS / "generate.py"))["pages"]()
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_page_says_what_the_code_does(name: str) -> None:
+def test_the_generated_page_is_up_to_date(name: str) -> None:
     committed = (DOCS / "reference" / name).read_text(encoding="utf-8")
 
     assert committed == PAGES[name], "run `python docs/generate.py`"

@@ -1,3 +1,5 @@
+"""Fixtures that run the examples as processes."""
+
 from __future__ import annotations
 
 import os
@@ -10,8 +12,7 @@ from scripts import EXAMPLES, Program, Run
 
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Program]]:
-    """Programs that end with the test. It is in a directory with nothing in it and nothing
-    configured."""
+    """Yield a list of programs that end with the test, in an empty, unconfigured directory."""
     for name in list(os.environ):
         if name.startswith("HOLDFAST"):
             monkeypatch.delenv(name)
@@ -24,7 +25,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Pr
 
 @pytest.fixture
 def start(started: list[Program]) -> Callable[..., Program]:
-    """Starts `holdfast run` of an example."""
+    """Return a function that starts `holdfast run` of an example."""
 
     def start(name: str, *args: str) -> Program:
         started.append(Run(name, *args))
@@ -35,7 +36,7 @@ def start(started: list[Program]) -> Callable[..., Program]:
 
 @pytest.fixture
 def run(start: Callable[..., Program]) -> Callable[..., None]:
-    """Runs an example to its end, and to its success."""
+    """Return a function that runs an example until it succeeds."""
 
     def run(name: str, *args: str) -> None:
         program = start(name, *args)
@@ -46,7 +47,7 @@ def run(start: Callable[..., Program]) -> Callable[..., None]:
 
 @pytest.fixture
 def serve(started: list[Program]) -> Callable[..., Program]:
-    """Starts a part of Holdfast that goes on, on a directory with one example in it."""
+    """Return a function that starts a service of Holdfast on a directory with one example in it."""
 
     def serve(part: str, name: str) -> Program:
         Path("dags").mkdir(exist_ok=True)
@@ -59,7 +60,7 @@ def serve(started: list[Program]) -> Callable[..., Program]:
 
 @pytest.fixture
 def script(started: list[Program]) -> Callable[..., Program]:
-    """Starts an example that is a script."""
+    """Return a function that starts an example that is a script."""
 
     def script(name: str, *args: str) -> Program:
         started.append(Program(str(EXAMPLES / "scripts" / f"{name}.py"), *args))

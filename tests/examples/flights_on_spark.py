@@ -1,4 +1,4 @@
-"""What the tests of the flights need Spark for, in a process of its own: pytest's may fork."""
+"""Spark work of the flights tests, in a separate process: pytest's may fork."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from server import spark_session
 
 
 def land_days(remote: str, directory: Path, condition: str) -> int:
-    """Flights of some days land below the directory; how many they are."""
+    """Land the flights of some days below the directory, and return their number."""
     with spark_session(remote) as spark:
         return land(spark, some_flights(directory), directory / "landing", condition)
 
 
 def some_flights(directory: Path) -> Path:
-    """A file of those from the last day of January to the end of February: a year takes longer."""
+    """Return a file with those from the last day of January to the end of February: a year takes
+    longer."""
     some = directory / "some.csv"
     kept = ("year", "2013,1,31,", "2013,2,")
     with unpack(directory).open() as every, some.open("w") as file:
@@ -31,6 +32,6 @@ def some_flights(directory: Path) -> Path:
 
 
 def fingerprints(remote: str, warehouse: Path) -> dict[str, Fingerprint]:
-    """That of each table."""
+    """Return the fingerprint of each table."""
     with spark_session(remote) as spark:
         return {name: fingerprint(spark, warehouse / name) for name in ("raw", "clean", "delays")}

@@ -13,11 +13,11 @@ from typing import Any
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUN = "r"
-"""The id of the run that a test has of its example."""
+"""Id of the run of an example in a test."""
 
 
 class Program:
-    """A Python program in the current directory."""
+    """Python program in the current directory."""
 
     def __init__(self, *args: str) -> None:
         self._process = subprocess.Popen(

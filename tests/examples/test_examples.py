@@ -1,4 +1,4 @@
-"""Each example does what its docstring says, through crashes where it speaks of them."""
+"""The examples, with crashes where they speak of them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 from scripts import EXAMPLES, RUN, Program, kill, wait_until
 
 import holdfast
-from holdfast.run import AttemptInfo
-from holdfast.run_command import GetResults, ListAttempts
-from holdfast.scope import TaskScope
+from holdfast.commands import GetResults, ListAttempts
+from holdfast.model.run import AttemptInfo
+from holdfast.model.scope import TaskScope
 
 Start = Callable[..., Program]
 
 
 class Seen:
-    """What a run of an example left in the stores."""
+    """Entries that a run of an example left in the stores."""
 
     def __init__(self, connection: holdfast.Connection) -> None:
         self.connection = connection
@@ -51,7 +51,7 @@ def printed(dag_id: str, task_id: str, attempt: int) -> list[str]:
 
 
 def rows_in(files: str) -> list[Any]:
-    """The rows of all pages, in order."""
+    """Return the rows of all pages, in order."""
     return [
         row for file in sorted(Path("pages").glob(files)) for row in json.loads(file.read_text())
     ]
@@ -64,6 +64,7 @@ def test_every_example_has_a_test() -> None:
     assert [file.stem for file in examples if f'"{file.stem}"' not in tested] == []
 
 
+@pytest.mark.full
 def test_jobs_are_submitted_once_although_the_run_was_killed(
     start: Start, run: Start, seen: Seen
 ) -> None:
@@ -79,6 +80,7 @@ def test_jobs_are_submitted_once_although_the_run_was_killed(
     assert seen.outcomes("external_job", "export") == ["interrupted", "success"]
 
 
+@pytest.mark.full
 def test_a_job_whose_id_was_never_stored_is_found(start: Start, run: Start, seen: Seen) -> None:
     store = seen.connection.task_store("external_job", RUN, "aggregate")
     killed = start("external_job")
@@ -92,7 +94,8 @@ def test_a_job_whose_id_was_never_stored_is_found(start: Start, run: Start, seen
     assert store.get("remote_job_id") == seen.result("external_job", "aggregate")
 
 
-def test_an_ingest_goes_on_at_its_cursor(start: Start, run: Start) -> None:
+@pytest.mark.full
+def test_an_ingest_resumes_at_its_cursor(start: Start, run: Start) -> None:
     killed = start("paginated_ingest")
     wait_until(lambda: "page 7" in printed("paginated_ingest", "ingest", 1))
     killed.kill()
@@ -106,7 +109,8 @@ def test_an_ingest_goes_on_at_its_cursor(start: Start, run: Start) -> None:
     assert rows_in("*.json") == list(range(200))
 
 
-def test_each_region_goes_on_at_its_own_cursor(start: Start, seen: Seen) -> None:
+@pytest.mark.full
+def test_each_region_resumes_at_its_own_cursor(start: Start, seen: Seen) -> None:
     running = start("paginated_ingest_async")
     wait_until(lambda: "south page 4" in printed("paginated_ingest_async", "ingest", 1))
     [attempt] = seen.attempts("paginated_ingest_async", "ingest")
@@ -120,7 +124,8 @@ def test_each_region_goes_on_at_its_own_cursor(start: Start, seen: Seen) -> None
         assert rows_in(f"{region}-*.json") == [f"{region}-{row}" for row in range(100)]
 
 
-def test_progress_is_seen_from_outside(start: Start, seen: Seen) -> None:
+@pytest.mark.full
+def test_progress_is_readable_by_other_processes(start: Start, seen: Seen) -> None:
     store = seen.connection.task_store("progress", RUN, "rebuild")
     counts: list[int] = []
 
@@ -149,6 +154,7 @@ def test_map_indices_move_one_watermark(run: Start, seen: Seen) -> None:
     assert regions == ["east", "north", "south", "west"]
 
 
+@pytest.mark.full
 def test_a_watermark_moves_only_with_success(start: Start, seen: Seen) -> None:
     def load(run_id: str, conf: str) -> int:
         return start("watermark", "--run-id", run_id, "--conf", conf).finish()
@@ -162,7 +168,8 @@ def test_a_watermark_moves_only_with_success(start: Start, seen: Seen) -> None:
     assert seen.result("watermark", "load", "r3") == {"since": "2026-01-02", "days": 4}
 
 
-def test_a_watcher_that_is_killed_loses_no_file_and_tells_none_twice(serve: Start) -> None:
+@pytest.mark.full
+def test_a_killed_watcher_reports_each_file_exactly_once(serve: Start) -> None:
     def loaded() -> list[str]:
         lines = [file.read_text().split(" by ")[0] for file in Path("loaded").glob("*")]
         return sorted(lines)
@@ -182,7 +189,7 @@ def test_a_watcher_that_is_killed_loses_no_file_and_tells_none_twice(serve: Star
     assert [len(file.read_text().splitlines()) for file in Path("loaded").iterdir()] == [1, 1]
 
 
-def test_a_backend_of_files(run: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_backend_stores_the_entries(run: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
     monkeypatch.setenv("HOLDFAST__STATE_STORE__BACKEND", "custom_backend.FileBackend")
 
@@ -195,7 +202,8 @@ def test_a_backend_of_files(run: Start, monkeypatch: pytest.MonkeyPatch) -> None
     ]
 
 
-def test_an_asset_that_was_written_has_the_next_one_written(serve: Start, seen: Seen) -> None:
+@pytest.mark.full
+def test_a_written_asset_triggers_the_downstream_dag(serve: Start, seen: Seen) -> None:
     serve("scheduler", "asset_functions").read_until("invoices, revenue")
 
     assert Program("-m", "holdfast", "runs", "trigger", "invoices").finish() == 0
@@ -204,7 +212,8 @@ def test_an_asset_that_was_written_has_the_next_one_written(serve: Start, seen: 
     assert json.loads(Path("revenue.json").read_text()) == 30
 
 
-def test_a_script_goes_on_where_it_was_killed(script: Start, seen: Seen) -> None:
+@pytest.mark.full
+def test_a_script_resumes_where_it_was_killed(script: Start, seen: Seen) -> None:
     killed = script("nightly", "2026-01-31")
     killed.read_until("loaded orders-3.csv")
     killed.kill()
@@ -218,6 +227,7 @@ def test_a_script_goes_on_where_it_was_killed(script: Start, seen: Seen) -> None
     assert seen.asset("orders") == {"watermark": "2026-01-31"}
 
 
+@pytest.mark.full
 def test_every_way_of_writing_a_load_has_each_row_once(run: Start, seen: Seen) -> None:
     run("incremental_loads", "--conf", '{"orders": 100}')
     run("incremental_loads", "--conf", '{"orders": 130}', "--run-id", "second")

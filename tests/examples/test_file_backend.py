@@ -1,4 +1,4 @@
-"""The backend of the example, held against what applies to it of the suite for stores."""
+"""Conformance of the file backend of the examples."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from pathlib import Path
 
 import pytest
 from scripts import EXAMPLES
+from servers import SqliteDatabase
 
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
 from holdfast.testing import Clock, MakeStore
 from holdfast.testing.conformance.attempts import Attempts
 from holdfast.testing.conformance.content import Content
+from holdfast.testing.conformance.declared_gaps import Gaps
 from holdfast.testing.conformance.entries import Entries
 from holdfast.testing.conformance.expiry import Expiry
-from servers import SqliteDatabase
+from holdfast.testing.gaps import WITHOUT_OPTIONAL_METHODS
 
 FileBackend = runpy.run_path(str(EXAMPLES / "custom_backend.py"))["FileBackend"]
 
 
-class TestFileBackend(Entries, Content, Expiry, Attempts):
-    picklable = False
+class TestFileBackend(Gaps, Entries, Content, Expiry, Attempts):
+    gaps = WITHOUT_OPTIONAL_METHODS
 
     @pytest.fixture
     def make_store(self, sqlite_database: SqliteDatabase, tmp_path: Path) -> MakeStore:

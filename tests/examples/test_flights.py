@@ -1,5 +1,4 @@
-"""The flights pipeline does what the demo shows, here on a few days of two months, and also where
-its workers go through a server."""
+"""The flights pipeline on a few days of two months, directly and through a server."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ FEBRUARY = 1
 
 
 class Scene:
-    """A landing directory, and places where the pipeline runs on what has landed there."""
+    """Landing directory, and projects in which the pipeline runs on the landed files."""
 
     def __init__(self, directory: Path, remote: str, stack: ExitStack) -> None:
         self._directory = directory
@@ -48,7 +47,7 @@ class Scene:
         return self._stack.enter_context(place)
 
     def place_through_server(self, name: str) -> Workplace:
-        """One whose workers have no database, but the URL of a server."""
+        """Return a project whose workers have no database, but the URL of a server."""
         place = self.place(name)
         settings = load(self._directory, {"HOLDFAST__CORE__HOME": str(place.directory)})
         server = EmbeddedServer(self._stack.enter_context(open_store(settings)), settings)
@@ -83,7 +82,8 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
         yield Scene(tmp_path, remote, stack)
 
 
-def test_flights_that_were_killed_come_to_the_same_and_later_only_new_ones_are_read(
+@pytest.mark.full
+def test_a_killed_pipeline_gives_the_same_tables_and_later_reads_only_new_flights(
     scene: Scene,
 ) -> None:
     scene.land("date BETWEEN '2013-01-31' AND '2013-02-05'")

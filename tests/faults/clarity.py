@@ -1,4 +1,4 @@
-"""What every error owes to the person who reads it."""
+"""Assertions about every error message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ E = TypeVar("E", bound=HoldfastError)
 
 
 def refusal(kind: type[E], call: Callable[..., Any], *args: Any, **options: Any) -> E:
-    """The error of that kind which the call raises: one line, and a hint."""
+    """Return the error of that kind from the call; assert that it has one line and a hint."""
     with pytest.raises(kind) as caught:
         call(*args, **options)
     error = caught.value

@@ -1,4 +1,4 @@
-"""An embedded store on a disk that does not play along."""
+"""Embedded store on a full, read-only or damaged disk."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from clarity import refusal
 
-from holdfast import command as c
-from holdfast.entry import ApiWriter
+from holdfast import commands as c
 from holdfast.errors import StoreUnavailable
-from holdfast.scope import TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.dialects import sqlite
 
@@ -29,7 +29,7 @@ KILOBYTE = f'"{"x" * 1022}"'
 
 
 class Disk:
-    """A small file system of its own."""
+    """Small file system of its own."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -69,7 +69,7 @@ def fill(store: SqlStore) -> int:
     raise AssertionError("the disk does not fill up")
 
 
-def test_a_full_disk(disk: Disk) -> None:
+def test_a_write_to_a_full_disk_is_an_error(disk: Disk) -> None:
     ballast = disk.path / "ballast"
     ballast.write_bytes(b"x" * 300_000)
     with SqlStore(disk.url) as store:
@@ -86,7 +86,7 @@ def test_a_full_disk(disk: Disk) -> None:
         assert store.execute(c.List(TASK)).total == written + 1
 
 
-def test_a_disk_that_is_full_before_there_is_a_store(disk: Disk) -> None:
+def test_opening_a_new_store_on_a_full_disk_is_an_error(disk: Disk) -> None:
     (disk.path / "ballast").write_bytes(b"x" * 1_044_000)
     refusal(StoreUnavailable, SqlStore, disk.url)
     (disk.path / "ballast").unlink()
@@ -94,8 +94,8 @@ def test_a_disk_that_is_full_before_there_is_a_store(disk: Disk) -> None:
         store.execute(c.RegisterTask(TASK))
 
 
-def test_a_limit_to_the_size_of_files(tmp_path: Path) -> None:
-    """Works without mounting anything, as for a user whose quota is used up."""
+def test_a_write_over_the_file_size_limit_is_an_error(tmp_path: Path) -> None:
+    """Run without mounting anything, as for a user whose quota is used up."""
     url = f"sqlite:///{tmp_path / 'store.db'}"
     code = (
         "import sys, test_disk; store = test_disk.SqlStore(sys.argv[1]);"
@@ -113,20 +113,20 @@ def test_a_limit_to_the_size_of_files(tmp_path: Path) -> None:
     assert count(url) == int(done.stdout)
 
 
-def test_a_disk_that_became_read_only(disk: Disk) -> None:
+def test_a_write_to_a_disk_that_became_read_only_is_an_error(disk: Disk) -> None:
     with SqlStore(disk.url) as store:
         store.execute(c.RegisterTask(TASK))
         store.execute(c.Set(TASK, "key", "1", ANN))
     disk.remount("ro")
     error = refusal(StoreUnavailable, SqlStore, disk.url)
-    assert "may be written" in error.hint
+    assert "is writable" in error.hint
 
     disk.remount("rw")
     with SqlStore(disk.url) as store:
         assert store.execute(c.Get(TASK, "key")) == "1"
 
 
-def test_a_file_that_may_only_be_read(tmp_path: Path) -> None:
+def test_a_write_to_a_read_only_file_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "store.db"
     with SqlStore(f"sqlite:///{file}") as store:
         store.execute(c.RegisterTask(TASK))
@@ -137,19 +137,19 @@ def test_a_file_that_may_only_be_read(tmp_path: Path) -> None:
         assert store.execute(c.Get(TASK, "key")) == "1"
 
 
-def test_a_read_only_disk_without_a_store(disk: Disk) -> None:
+def test_opening_a_new_store_on_a_read_only_disk_is_an_error(disk: Disk) -> None:
     disk.remount("ro")
     error = refusal(StoreUnavailable, SqlStore, disk.url)
-    assert "may be written" in error.hint
+    assert "is writable" in error.hint
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
+def test_opening_a_store_in_an_unwritable_directory_is_an_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     refusal(StoreUnavailable, SqlStore, f"sqlite:///{tmp_path / 'store.db'}")
 
 
-def test_a_file_that_is_not_a_database(tmp_path: Path) -> None:
+def test_opening_a_file_that_is_not_a_database_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("Milk, eggs, bread.\n" * 100)
     error = refusal(StoreUnavailable, SqlStore, f"sqlite:///{file}")
@@ -159,12 +159,12 @@ def test_a_file_that_is_not_a_database(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["notes.txt"]
 
 
-def test_a_directory_in_place_of_the_file(tmp_path: Path) -> None:
+def test_opening_a_directory_is_an_error(tmp_path: Path) -> None:
     error = refusal(StoreUnavailable, SqlStore, f"sqlite:///{tmp_path}")
     assert "cannot be opened" in error.message
 
 
-def test_a_place_where_no_file_can_be(tmp_path: Path) -> None:
+def test_opening_an_impossible_path_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     refusal(StoreUnavailable, SqlStore, f"sqlite:///{tmp_path / 'file' / 'store.db'}")
 
@@ -174,7 +174,7 @@ def count(url: str) -> int:
         return store.execute(c.List(TASK)).total
 
 
-def test_a_damaged_file(tmp_path: Path) -> None:
+def test_reading_a_damaged_file_is_an_error(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     with SqlStore(url) as store:
         store.execute(c.RegisterTask(TASK))
@@ -188,7 +188,9 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     assert "backup" in error.hint
 
 
-def test_another_program_holds_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_locked_by_another_program_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 50)
     url = f"sqlite:///{tmp_path / 'store.db'}"
     other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
@@ -196,15 +198,15 @@ def test_another_program_holds_the_file(tmp_path: Path, monkeypatch: pytest.Monk
         store.execute(c.RegisterTask(TASK))
         other.execute("BEGIN IMMEDIATE")
         error = refusal(StoreUnavailable, store.execute, c.Set(TASK, "key", "1", ANN))
-        assert "is held by another process" in error.message
+        assert "is locked by another process" in error.message
         assert store.execute(c.Get(TASK, "key")) is None
         other.execute("COMMIT")
         store.execute(c.Set(TASK, "key", "1", ANN))
     other.close()
 
 
-def test_another_program_is_about_to_make_the_file(tmp_path: Path) -> None:
-    """SQLite does not wait by itself where the journal's mode is changed."""
+def test_opening_a_file_that_another_program_creates_waits(tmp_path: Path) -> None:
+    """Wait explicitly, because SQLite does not when the journal mode is changed."""
     other = sqlite3.connect(tmp_path / "store.db", isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     commit = threading.Timer(0.3, other.execute, ["COMMIT"])

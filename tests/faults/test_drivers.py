@@ -1,4 +1,4 @@
-"""No driver's error gets out of the store, and none spoils it."""
+"""Errors of database drivers: translated, with the store usable afterwards."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from clarity import refusal
+from servers import ServerDatabase
 
-from holdfast import command as c
-from holdfast import load_command as lc
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast import commands as c
 from holdfast.errors import StoreFailed, StoreUnavailable
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.run import Process, RunState, TaskState, Watch
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore, schema
-from holdfast.testing import COLOURS, open_door
-from servers import ServerDatabase
+from holdfast.testing import MODES, open_client
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")
 ORDERS = AssetScope(name="orders")
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+HERE = Process("here", 1, "boot")
 
 COMMANDS: list[c.Command[Any]] = [
     c.Get(TASK, "key"),
@@ -64,30 +66,72 @@ COMMANDS: list[c.Command[Any]] = [
     c.ForgetRequests(THEN),
     c.PlanScan("runs", 8, 10),
     c.Scan(table="runs", columns=("run_id",), limit=10),
-    lc.StartLoad("load", ANN),
-    lc.AddToLoad("load", 0, 0, (lc.Lot(TASK, (("key", "1", None),)),), ANN),
-    lc.FinishLoad("load", (), ANN),
-    lc.DropLoad("load", ANN),
+    c.StartLoad("load", ANN),
+    c.AddToLoad("load", 0, 0, (c.ScopeEntries(TASK, (("key", "1", None),)),), ANN),
+    c.FinishLoad("load", (), ANN),
+    c.DropLoad("load", ANN),
+    c.AliasAssets("orders"),
+    c.ChangeTasks("sales", "monday", HERE, (c.TaskChange("load", -1, TaskState.SKIPPED),)),
+    c.ClaimRun(dag_id="sales", run_id="monday", process=HERE, lease=MINUTE),
+    c.ClearTasks(dag_id="sales", run_id="monday", tasks=(("load", None),), writer=ANN),
+    c.Count(c.ListAssets()),
+    c.CountPurges(),
+    c.CreateAssetRun("sales", "tuesday"),
+    c.CreateRun(dag_id="sales", run_id="tuesday"),
+    c.Emit(Watch(ORDERS, "files", 1)),
+    c.FinishPurges("purger", (1,)),
+    c.FinishRun("sales", "monday", HERE, RunState.FAILED),
+    c.ForgetFile("sales.py"),
+    c.GetDag("sales"),
+    c.GetResults("sales", "monday", "load"),
+    c.GetRun("sales", "monday"),
+    c.Guarded(c.LiveAttempt(TaskWriter(TASK, 1)), c.Get(TASK, "key")),
+    c.Heartbeat(process=HERE, lease=MINUTE, runs=(("sales", "monday"),)),
+    c.InterruptAttempts(dag_id="sales", run_id="monday", process=HERE, limit=1, reason="killed"),
+    c.ListAssetEvents(ORDERS),
+    c.ListAttempts(TASK),
+    c.ListDags(),
+    c.ListFiles(),
+    c.ListRuns(),
+    c.ListTaskInstances(),
+    c.ListWatches(),
+    c.MarkTask(scope=TASK, state=TaskState.FAILED, writer=ANN),
+    c.Once(c.RequestId("client", 1), c.Set(TASK, "key", "1", ANN)),
+    c.PauseDag("sales", paused=True),
+    c.PutResult(TaskWriter(TASK, 1), "return_value", "1"),
+    c.QueueObjects(((TASK, "key", '{"__holdfast_ref__":"x"}'),)),
+    c.ReleaseObjects(TASK, (("key", '{"__holdfast_ref__":"x"}', "reservation"),), ANN),
+    c.ReserveObjects(TASK, (("key", '{"__holdfast_ref__":"x"}', "reservation"),), ANN),
+    c.ReleaseRun("sales", "monday", HERE),
+    c.RetireDags(MINUTE),
+    c.RunEvents("sales", "monday"),
+    c.SaveFile("sales.py", ()),
+    c.SaveFileError("sales.py", "SyntaxError"),
+    c.SeeDags(("sales",)),
+    c.StartWatch(asset=ORDERS, watcher="files", process=HERE, lease=MINUTE),
+    c.TakeItem(TaskWriter(TASK, 1), "0" * 64),
+    c.TakePurges(10, MINUTE, "purger"),
+    c.UnfinishedRuns(),
 ]
 
 
-def test_the_list_is_complete() -> None:
-    kinds = {kind for kind in (vars(c) | vars(lc)).values() if isinstance(kind, type)}
+def test_the_list_of_commands_is_complete() -> None:
+    kinds = {kind for kind in vars(c).values() if isinstance(kind, type)}
     commands = {kind for kind in kinds if issubclass(kind, c.Command)}
-    without_tables = {c.Command, c.KeyCommand, c.Now, c.CleanUpBackend}
+    without_tables = {c.Command, c.ScopeCommand, c.KeyCommand, c.Now, c.CleanUpBackend}
     assert {type(command) for command in COMMANDS} == commands - without_tables
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_tables_dropped_behind_its_back(database_url: str, colour: str) -> None:
-    door = open_door(colour, SqlStore(database_url))
+@pytest.mark.parametrize("mode", MODES)
+def test_a_command_on_dropped_tables_is_an_error(database_url: str, mode: str) -> None:
+    client = open_client(mode, SqlStore(database_url))
     schema.downgrade(database_url, "base")
     try:
         for command in COMMANDS:
-            refusal(StoreFailed, door, command)
+            refusal(StoreFailed, client, command)
     finally:
         schema.migrate(database_url)
-        door.close()
+        client.close()
 
 
 WAITING = {
@@ -96,7 +140,7 @@ WAITING = {
     "mysql": "SELECT id FROM information_schema.processlist "
     "WHERE db = database() AND info LIKE '%hf_task_instance%' AND id <> connection_id()",
 }
-"""Finds the connection that waits for another."""
+"""Query for the connection that waits for another."""
 
 END = {"postgresql": "SELECT pg_terminate_backend({})", "mysql": "KILL {}"}
 
@@ -111,7 +155,7 @@ class Obstacle:
         self._holder.exec_driver_sql("SELECT * FROM hf_task_instance FOR UPDATE")
 
     def waiting(self) -> int:
-        """The database's id for the connection that waits, once there is one."""
+        """Return the database's id of the waiting connection, once there is one."""
         question = WAITING[self._engine.dialect.name]
         deadline = time.monotonic() + 20
         with self._engine.connect() as connection:
@@ -133,7 +177,7 @@ class Obstacle:
 
     @contextmanager
     def meanwhile(self, act: Callable[[], object]) -> Iterator[None]:
-        """Do this in another thread; if it fails, nobody has to wait any longer."""
+        """Run the function in another thread; if it fails, release the lock."""
 
         def guarded() -> None:
             try:
@@ -170,48 +214,48 @@ def obstacle(server_url: str) -> Iterator[Obstacle]:
 WRITE = c.SetMany(TASK, (("key", "1"),), ANN)
 
 
-def assert_as_good_as_new(store: Store, obstacle: Obstacle) -> None:
-    """Nothing was written, no lock is held, and the store's connections work."""
+def assert_usable(store: Store, obstacle: Obstacle) -> None:
+    """Assert that nothing was written, no lock is held, and the store's connections work."""
     obstacle.go_away()
     assert store.execute(c.Get(TASK, "key")) is None
     assert store.execute(WRITE) == 1
-    with closing(open_door("async", store)) as door:
-        assert door(c.Get(TASK, "key")) == "1"
+    with closing(open_client("async", store)) as client:
+        assert client(c.Get(TASK, "key")) == "1"
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_a_connection_that_is_cut_in_the_middle(
-    server_url: str, obstacle: Obstacle, colour: str
+@pytest.mark.parametrize("mode", MODES)
+def test_a_write_on_a_lost_connection_is_an_error(
+    server_url: str, obstacle: Obstacle, mode: str
 ) -> None:
-    with closing(open_door(colour, SqlStore(server_url))) as door:
+    with closing(open_client(mode, SqlStore(server_url))) as client:
         with obstacle.meanwhile(obstacle.end_connection):
-            refusal(StoreUnavailable, door, WRITE)
-        assert_as_good_as_new(door.store, obstacle)
+            refusal(StoreUnavailable, client, WRITE)
+        assert_usable(client.store, obstacle)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_a_patient_client_whose_connection_is_cut(
-    server_url: str, obstacle: Obstacle, colour: str
+@pytest.mark.parametrize("mode", MODES)
+def test_a_write_on_a_lost_connection_is_retried_within_the_retry_window(
+    server_url: str, obstacle: Obstacle, mode: str
 ) -> None:
     def cut() -> None:
         obstacle.end_connection()
         obstacle.go_away()
 
     store = SqlStore(server_url, retry_window=timedelta(seconds=30))
-    with closing(open_door(colour, store)) as door, obstacle.meanwhile(cut):
-        assert door(WRITE) == 1
+    with closing(open_client(mode, store)) as client, obstacle.meanwhile(cut):
+        assert client(WRITE) == 1
 
 
 @pytest.fixture
 def _interruptible() -> Iterator[None]:
-    """Workers of a parallel test run ignore the signal."""
+    """Handle SIGINT by default, because workers of a parallel test run ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("_interruptible")
-def test_an_interrupt_in_the_middle(server_url: str, obstacle: Obstacle) -> None:
+def test_an_interrupted_write_leaves_the_store_usable(server_url: str, obstacle: Obstacle) -> None:
     def interrupt() -> None:
         obstacle.waiting()
         os.kill(os.getpid(), signal.SIGINT)
@@ -219,10 +263,12 @@ def test_an_interrupt_in_the_middle(server_url: str, obstacle: Obstacle) -> None
     with SqlStore(server_url) as store:
         with obstacle.meanwhile(interrupt), pytest.raises(KeyboardInterrupt):
             store.execute(WRITE)
-        assert_as_good_as_new(store, obstacle)
+        assert_usable(store, obstacle)
 
 
-async def test_a_cancelled_task(server_url: str, obstacle: Obstacle) -> None:
+async def test_a_cancelled_write_leaves_the_store_usable(
+    server_url: str, obstacle: Obstacle
+) -> None:
     store = SqlStore(server_url)
     writing = asyncio.create_task(store.aexecute(WRITE))
     await asyncio.to_thread(obstacle.waiting)
@@ -235,12 +281,14 @@ async def test_a_cancelled_task(server_url: str, obstacle: Obstacle) -> None:
     await store.aclose()
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_a_statement_that_takes_too_long(server_url: str, obstacle: Obstacle, colour: str) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_a_statement_that_times_out_is_an_error(
+    server_url: str, obstacle: Obstacle, mode: str
+) -> None:
     limit = {"options": "-c statement_timeout=200"}
     if sa.make_url(server_url).get_backend_name() == "mysql":
         limit = {"init_command": "SET SESSION max_statement_time = 0.2"}
     url = sa.make_url(server_url).update_query_dict(limit).render_as_string(hide_password=False)
-    with closing(open_door(colour, SqlStore(url))) as door:
-        refusal(StoreUnavailable, door, WRITE)
-        assert_as_good_as_new(door.store, obstacle)
+    with closing(open_client(mode, SqlStore(url))) as client:
+        refusal(StoreUnavailable, client, WRITE)
+        assert_usable(client.store, obstacle)

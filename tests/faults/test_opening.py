@@ -1,4 +1,4 @@
-"""A store that cannot be opened says why, in one line, and what to do."""
+"""Errors on opening a store: one line with the reason, and a hint."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from clarity import refusal
+from servers import Server
 
 from holdfast.errors import (
     InvalidUrl,
@@ -18,12 +19,11 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.stores.sql import SqlStore, schema
-from servers import Server
 
 
 @pytest.fixture
 def closed_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """Return a port of this machine that has no listener."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
@@ -42,19 +42,21 @@ def administrator(server: Server) -> Iterator[sa.Connection]:
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
-def test_a_database_that_is_down(scheme: str, closed_port: int) -> None:
+def test_opening_a_store_on_an_unavailable_database_is_an_error(
+    scheme: str, closed_port: int
+) -> None:
     url = f"{scheme}://ann:secret@127.0.0.1:{closed_port}/state"
     error = refusal(StoreUnavailable, SqlStore, url)
     assert f"127.0.0.1:{closed_port}" in error.message
     assert "does not answer" in error.message
 
 
-@pytest.mark.filterwarnings("ignore:unclosed <socket")  # PyMySQL leaves it open
+@pytest.mark.filterwarnings("ignore:unclosed <socket")  # PyMySQL leaves the socket open
 @pytest.mark.parametrize(
     "url",
     ["postgresql:///state?host=/no/such/directory", "mysql:///state?unix_socket=/no/such/socket"],
 )
-def test_a_socket_that_is_not_there(url: str) -> None:
+def test_opening_a_store_on_a_missing_socket_is_an_error(url: str) -> None:
     assert "does not answer" in refusal(StoreUnavailable, SqlStore, url).message
 
 
@@ -69,7 +71,7 @@ def test_a_socket_that_is_not_there(url: str) -> None:
         "http://127.0.0.1:8793",
     ],
 )
-def test_a_url_that_is_none_of_ours(url: str) -> None:
+def test_opening_an_unsupported_url_is_an_error(url: str) -> None:
     assert "postgresql" in refusal(InvalidUrl, SqlStore, url).hint
 
 
@@ -78,27 +80,27 @@ def test_a_store_needs_a_file(url: str) -> None:
     refusal(InvalidUrl, SqlStore, url)
 
 
-def test_an_option_that_the_driver_does_not_have(server: Server) -> None:
+def test_an_unknown_driver_option_is_an_error(server: Server) -> None:
     url = server.url.update_query_dict({"colour": "red"}).set(database="state")
     error = refusal(InvalidUrl, SqlStore, url.render_as_string(hide_password=False))
     assert "colour" in error.message
 
 
-def test_a_database_that_is_not_there(server: Server) -> None:
+def test_opening_a_missing_database_is_an_error(server: Server) -> None:
     url = server.url.set(database="nowhere").render_as_string(hide_password=False)
     error = refusal(StoreUnavailable, SqlStore, url)
     assert "nowhere" in error.message
     assert "database name" in error.hint
 
 
-def test_a_url_without_a_database(mariadb: Server) -> None:
+def test_opening_a_url_without_database_is_an_error(mariadb: Server) -> None:
     url = mariadb.url.render_as_string(hide_password=False)
     assert "database" in refusal(InvalidUrl, SqlStore, url).message
 
 
 @pytest.fixture
 def guarded_url(server: Server, administrator: sa.Connection) -> Iterator[sa.URL]:
-    """For a user whose password is `right`."""
+    """Yield the URL for a user whose password is `right`."""
     database = sa.make_url(server.new_database()).database
     if administrator.dialect.name == "postgresql":
         administrator.exec_driver_sql("CREATE ROLE guarded LOGIN PASSWORD 'right'")
@@ -117,7 +119,7 @@ def guarded_url(server: Server, administrator: sa.Connection) -> Iterator[sa.URL
         administrator.exec_driver_sql("DROP USER guarded@localhost")
 
 
-def test_a_wrong_password(guarded_url: sa.URL) -> None:
+def test_opening_a_store_with_a_wrong_password_is_an_error(guarded_url: sa.URL) -> None:
     url = guarded_url.set(password="wr0ng")
     error = refusal(StoreUnavailable, SqlStore, url.render_as_string(hide_password=False))
     assert "guarded" in error.message
@@ -133,12 +135,12 @@ def test_no_message_shows_a_password(scheme: str, closed_port: int) -> None:
     assert "hidden" not in str(refusal(StoreUnavailable, SqlStore, url))
 
 
-def test_a_database_without_our_tables(server: Server) -> None:
+def test_opening_a_database_that_is_not_migrated_is_an_error(server: Server) -> None:
     error = refusal(SchemaMismatch, SqlStore, server.new_database())
     assert "holdfast db migrate" in error.hint
 
 
-def test_a_database_that_a_newer_version_has_migrated(database_url: str) -> None:
+def test_opening_a_database_migrated_by_a_newer_version_is_an_error(database_url: str) -> None:
     engine = sa.create_engine(database_url)
     with engine.begin() as connection:
         connection.execute(sa.text(f"UPDATE {schema.VERSION_TABLE} SET version_num = '9999'"))
@@ -146,7 +148,7 @@ def test_a_database_that_a_newer_version_has_migrated(database_url: str) -> None
         for opened in (SqlStore, schema.migrate):
             error = refusal(SchemaMismatch, opened, database_url)
             assert "9999" in error.message
-            assert "upgrade holdfast" in error.hint
+            assert "upgrade Holdfast" in error.hint
         refusal(SchemaMismatch, schema.downgrade, database_url, "base")
         assert schema.check(database_url) == ("9999", schema.HEAD)
     finally:
@@ -163,7 +165,7 @@ def test_a_database_that_a_newer_version_has_migrated(database_url: str) -> None
         ("mysql://127.0.0.1/state", "pymysql", "mysql"),
     ],
 )
-def test_a_driver_that_is_not_installed(
+def test_opening_a_store_without_its_driver_is_an_error(
     url: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)

@@ -1,4 +1,4 @@
-"""One store in many hands: threads, and processes that were forked with it."""
+"""One store shared by threads and by forked processes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from holdfast import command as c
-from holdfast.entry import ApiWriter
-from holdfast.scope import TaskScope
+from holdfast import commands as c
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
 from holdfast.stores.sql import SqlStore
 
 ANN = ApiWriter("ann")
@@ -44,7 +44,7 @@ def keys(store: SqlStore) -> list[str]:
 
 
 class Child:
-    """A forked process that does one thing after the other, when told to."""
+    """Forked process that executes one step after the other on request."""
 
     def __init__(self, *acts: Callable[[], None]) -> None:
         ours, theirs = os.pipe(), os.pipe()
@@ -90,7 +90,7 @@ def test_a_forked_process_and_its_parent_both_write(
     assert keys(store) == ["before", "child 0", "child 1", "child 2", "parent", "parent again"]
 
 
-def test_what_a_forked_process_writes_survives_its_parents_leave(database_url: str) -> None:
+def test_the_writes_of_a_forked_process_outlive_its_parent(database_url: str) -> None:
     store = SqlStore(database_url)
     store.execute(c.RegisterTask(TASK))
     child = Child(lambda: write(store, "first"), lambda: write(store, "second"))
@@ -103,7 +103,7 @@ def test_what_a_forked_process_writes_survives_its_parents_leave(database_url: s
         assert keys(again) == ["first", "parent", "second"]
 
 
-def test_a_parent_goes_on_when_its_forked_process_has_left(database_url: str) -> None:
+def test_a_parent_can_write_after_its_forked_process_has_ended(database_url: str) -> None:
     with SqlStore(database_url) as store:
         store.execute(c.RegisterTask(TASK))
         child = Child(lambda: write(store, "child"), store.close)
@@ -127,9 +127,9 @@ def test_thirty_two_threads_share_a_store(store: SqlStore) -> None:
     assert sorted(versions) == list(range(1, 161))
 
 
-def test_a_program_that_never_closes_its_store_ends_all_the_same(database_url: str) -> None:
+def test_a_program_that_never_closes_its_store_ends(database_url: str) -> None:
     program = (
-        "import asyncio, sys; from holdfast.command import Now;"
+        "import asyncio, sys; from holdfast.commands import Now;"
         "from holdfast.stores.sql import SqlStore;"
         "store = SqlStore(sys.argv[1]);"
         "[asyncio.run(store.aexecute(Now())) for _ in range(50)]"

@@ -1,4 +1,4 @@
-"""Every migration, up and down, with data in it, on every database."""
+"""Migrations up and down, with data, on every database."""
 
 from __future__ import annotations
 
@@ -16,23 +16,21 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-
 from forks import forks
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.condition import Once, RequestId
-from holdfast.dagspec import AssetSpec, DagSpec, OnAssets
-from holdfast.entry import ApiWriter, TaskWriter
+from servers import NUMBERS, Server
+
+from holdfast import commands as c
+from holdfast.commands import AddToLoad, Once, RequestId, ReserveObjects, ScopeEntries, StartLoad
 from holdfast.errors import SchemaMismatch
-from holdfast.load_command import AddToLoad, Lot, StartLoad
-from holdfast.purge_command import ReserveObjects
-from holdfast.run import EmittedEvent, Ending, Outcome, Process, RunKind, TaskState
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.dag import AssetSpec, DagSpec, OnAssets
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, RunKind, TaskState
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import as_reference
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.stores.sql.tables import metadata
+from holdfast.stores.sql.triggers import create_triggers, drop_triggers
 from holdfast.testing import Clock
-from holdfast.value import as_reference
-from servers import NUMBERS, Server
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load", 3)
@@ -44,7 +42,7 @@ STORED = "Ünïcödé 🚀"
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database with nothing in it."""
+    """Return the URL of an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.db'}"
     server: Server = request.getfixturevalue(request.param)
@@ -70,7 +68,7 @@ def tables(engine: sa.Engine) -> set[str]:
 
 
 def fill(url: str) -> None:
-    """At least one row in every table."""
+    """Write at least one row to every table."""
     with SqlStore(url) as store:
         fill_entries(store)
         fill_runs(store)
@@ -87,22 +85,24 @@ def fill_entries(store: SqlStore) -> None:
 
 def fill_runs(store: SqlStore) -> None:
     spec = DagSpec(dag_id="totals", file="totals.py", tasks=(), schedule=OnAssets(ORDERS_SPEC))
-    store.execute(rc.SaveFile("totals.py", (spec,)))
+    store.execute(c.SaveFile("totals.py", (spec,)))
     scope = TaskScope("sales", "tuesday", "load")
     store.execute(c.RegisterTask(scope))
     me = TaskWriter(scope, store.execute(c.StartAttempt(scope, PROCESS, timedelta(minutes=1))))
-    store.execute(rc.TakeItem(me, "0" * 64))
+    store.execute(c.TakeItem(me, "0" * 64))
     event = EmittedEvent("orders", "s3://lake/orders", aliases=("daily",))
     ending = Ending(
         outcome=Outcome.SUCCESS, state=TaskState.SUCCESS, result='"done"', events=(event,)
     )
     store.execute(c.FinishAttempt(me, True, ending=ending))
-    store.execute(rc.CreateAssetRun("totals", f"run {uuid4()}"))
-    watch = rc.StartWatch(asset=ORDERS, watcher="files", process=PROCESS, lease=timedelta(1))
+    store.execute(c.CreateAssetRun("totals", f"run {uuid4()}"))
+    watch = c.StartWatch(asset=ORDERS, watcher="files", process=PROCESS, lease=timedelta(1))
     store.execute(watch)
     load = f"load {next(NUMBERS)}"
     store.execute(StartLoad(load, ANN))
-    store.execute(AddToLoad(load, 0, 0, (Lot(TASK, ((STORED, f'"{STORED}"', None),)),), ANN))
+    store.execute(
+        AddToLoad(load, 0, 0, (ScopeEntries(TASK, ((STORED, f'"{STORED}"', None),)),), ANN)
+    )
     reserved = (STORED, as_reference(f"s3://lake/{next(NUMBERS)}"), "load")
     for owner in (TASK, ORDERS):
         store.execute(ReserveObjects(owner, (reserved,), ANN))
@@ -133,7 +133,36 @@ def test_a_migrations_file_starts_with_its_revision(scripts: ScriptDirectory) ->
         assert Path(script.path).name.startswith(f"{script.revision}_")
 
 
-def test_the_migrations_make_the_tables(url: str, engine: sa.Engine) -> None:
+TRIGGERS = {
+    "sqlite": "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'",
+    "postgresql": (
+        "SELECT t.tgname, pg_get_triggerdef(t.oid), p.prosrc FROM pg_trigger t "
+        "JOIN pg_proc p ON p.oid = t.tgfoid WHERE NOT t.tgisinternal"
+    ),
+    "mysql": (
+        "SELECT trigger_name, event_manipulation, event_object_table, action_statement "
+        "FROM information_schema.triggers WHERE trigger_schema = database()"
+    ),
+}
+
+
+def test_the_migrations_create_the_triggers(url: str, engine: sa.Engine) -> None:
+    schema.migrate(url)
+    with engine.begin() as connection:
+        select = sa.text(TRIGGERS[engine.dialect.name.replace("mariadb", "mysql")])
+        migrated = sorted(connection.execute(select).all())
+        for drop in drop_triggers(engine.dialect):
+            connection.exec_driver_sql(drop)
+        assert not connection.execute(select).all()
+        for create in create_triggers(engine.dialect):
+            connection.exec_driver_sql(create)
+        current = sorted(connection.execute(select).all())
+
+    assert len(migrated) == 8
+    assert current == migrated
+
+
+def test_the_migrations_create_the_tables(url: str, engine: sa.Engine) -> None:
     schema.migrate(url)
     options = {
         "version_table": schema.VERSION_TABLE,
@@ -146,7 +175,7 @@ def test_the_migrations_make_the_tables(url: str, engine: sa.Engine) -> None:
 
 
 def structure(engine: sa.Engine) -> dict[str, Any]:
-    """Whatever the database tells about its tables, but for the order of columns."""
+    """Return the database's description of its tables, without the order of columns."""
     inspector = sa.inspect(engine)
 
     def by_name(things: list[Any]) -> list[str]:
@@ -165,7 +194,7 @@ def structure(engine: sa.Engine) -> dict[str, Any]:
     }
 
 
-def test_the_tables_are_alike_in_all_that_the_database_tells(url: str, engine: sa.Engine) -> None:
+def test_the_migrated_schema_equals_the_created_one(url: str, engine: sa.Engine) -> None:
     metadata.create_all(engine)
     expected = structure(engine)
     metadata.drop_all(engine)
@@ -173,6 +202,7 @@ def test_the_tables_are_alike_in_all_that_the_database_tells(url: str, engine: s
     assert structure(engine) == expected
 
 
+@pytest.mark.full
 def test_each_migration_goes_down_and_up_with_data_in_it(
     url: str, engine: sa.Engine, scripts: ScriptDirectory
 ) -> None:
@@ -190,7 +220,7 @@ def test_each_migration_goes_down_and_up_with_data_in_it(
         assert_works(url)
 
 
-def test_runs_and_attempts_keep_their_meaning_on_the_way_up(url: str, engine: sa.Engine) -> None:
+def test_upgrades_keep_runs_and_attempts(url: str, engine: sa.Engine) -> None:
     schema.migrate(url)
     with SqlStore(url, clock=Clock()) as store:
         scopes = [TaskScope("sales", "monday", name) for name in ("lost", "never", "no", "yes")]
@@ -201,9 +231,9 @@ def test_runs_and_attempts_keep_their_meaning_on_the_way_up(url: str, engine: sa
             store.execute(c.StartAttempt(scope))
         for scope in (no, yes):
             store.execute(c.FinishAttempt(TaskWriter(scope, 1), scope is yes))
-        store.execute(rc.CreateRun(dag_id="sales", run_id="tuesday"))
-        tasks = store.execute(rc.ListTaskInstances())
-        attempts = [store.execute(rc.ListAttempts(scope)) for scope in scopes]
+        store.execute(c.CreateRun(dag_id="sales", run_id="tuesday"))
+        tasks = store.execute(c.ListTaskInstances())
+        attempts = [store.execute(c.ListAttempts(scope)) for scope in scopes]
 
     schema.downgrade(url, "0001")
     with engine.connect() as connection:
@@ -212,15 +242,15 @@ def test_runs_and_attempts_keep_their_meaning_on_the_way_up(url: str, engine: sa
     schema.migrate(url)
 
     with SqlStore(url) as store:
-        # How often it failed since it was cleared, the older schema could not say.
+        # The older schema could not store the number of failures since it was cleared.
         counted = [msgspec.structs.replace(task, failures=0) for task in tasks]
-        assert store.execute(rc.ListTaskInstances()) == tuple(counted)
-        assert [store.execute(rc.ListAttempts(scope)) for scope in scopes] == attempts
-        kinds = [run.kind for run in store.execute(rc.ListRuns())]
+        assert store.execute(c.ListTaskInstances()) == tuple(counted)
+        assert [store.execute(c.ListAttempts(scope)) for scope in scopes] == attempts
+        kinds = [run.kind for run in store.execute(c.ListRuns())]
         assert kinds == [RunKind.MANUAL, RunKind.EXTERNAL]
 
 
-def test_base_is_nothing_at_all(url: str, engine: sa.Engine) -> None:
+def test_base_has_no_tables(url: str, engine: sa.Engine) -> None:
     schema.migrate(url)
     fill(url)
     assert schema.downgrade(url, "base") == (schema.HEAD, None)
@@ -239,7 +269,7 @@ def test_a_second_migration_changes_nothing(url: str, engine: sa.Engine) -> None
 
 
 def test_other_tables_are_left_alone(url: str, engine: sa.Engine) -> None:
-    """The database may be shared with an application's own tables."""
+    """Migrate a database that is shared with an application's own tables."""
     with engine.begin() as connection:
         connection.execute(sa.text("CREATE TABLE invoice (id INTEGER PRIMARY KEY)"))
         connection.execute(sa.text("INSERT INTO invoice VALUES (1)"))
@@ -250,7 +280,7 @@ def test_other_tables_are_left_alone(url: str, engine: sa.Engine) -> None:
 
 
 def test_no_data_is_lost_with_the_revisions_row(url: str, engine: sa.Engine) -> None:
-    """Such as after a backup that was put back without it."""
+    """Migrate after a backup that was restored without the row."""
     schema.migrate(url)
     fill(url)
     with engine.begin() as connection:
@@ -262,7 +292,7 @@ def test_no_data_is_lost_with_the_revisions_row(url: str, engine: sa.Engine) -> 
             assert connection.execute(sa.select(table)).first(), f"{table} is empty"
 
 
-def test_processes_that_migrate_at_once_all_succeed(url: str) -> None:
+def test_concurrent_migrations_all_succeed(url: str) -> None:
     with ProcessPoolExecutor(4, mp_context=forks()) as pool:
         outcomes = list(pool.map(schema.migrate, [url] * 4))
     assert [after for _, after in outcomes] == [schema.HEAD] * 4
@@ -270,7 +300,8 @@ def test_processes_that_migrate_at_once_all_succeed(url: str) -> None:
     assert_works(url)
 
 
-def test_a_migration_that_was_killed_is_run_again(url: str, engine: sa.Engine) -> None:
+@pytest.mark.full
+def test_a_killed_migration_can_be_run_again(url: str, engine: sa.Engine) -> None:
     for enough in (1, 8, 12, 16, 19):
         process = forks().Process(target=schema.migrate, args=(url,))
         process.start()

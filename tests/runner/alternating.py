@@ -1,4 +1,4 @@
-"""One address in front of several servers, as a load balancer is."""
+"""Load balancer: one address in front of several servers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from threading import Thread
 
 @contextmanager
 def alternating(ports: list[int]) -> Iterator[int]:
-    """The port that takes connections to each of these in turn, past those that do not answer."""
+    """Yield the port that forwards connections to each of these in turn, and skips those that do
+    not answer."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         Thread(target=_accept, args=(listener, ports), daemon=True).start()
         yield listener.getsockname()[1]
 
 
 def _accept(listener: socket.socket, ports: list[int]) -> None:
-    with suppress(OSError):  # closed, when the test is over
+    with suppress(OSError):  # closed at the end of the test
         for turn in count():
             client, _ = listener.accept()
             for step in range(len(ports)):

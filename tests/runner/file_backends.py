@@ -1,4 +1,4 @@
-"""Backends as third parties might write them, each around a directory, in every spelling."""
+"""Backends as third parties might write them, each for a directory, in every spelling."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def fetch(reference: str) -> str:
 
 
 def kept() -> list[tuple[str, str]]:
-    """Keys and texts, whoever's they are."""
+    """Return keys and texts of all scopes."""
     return [(unquote(path.name).split()[-1], path.read_text()) for path in directory().iterdir()]
 
 
 class Deleting(BaseStateBackend):
-    """What they have in common: all but deleting is left to the server."""
+    """Base class: all methods but deletion are left to the server."""
 
     def get(self, scope: StateScope, key: str, *, session: Any = None) -> str | None:
         raise NotImplementedError
@@ -61,7 +61,7 @@ class Deleting(BaseStateBackend):
 
 
 class Canonical(Deleting):
-    """As Holdfast spells it."""
+    """Worker-side backend in Holdfast's spelling."""
 
     def serialize_task_store_to_ref(self, *, value: Any, key: str, ti_id: str) -> str:
         return keep(ti_id, key, json.dumps(value))
@@ -77,7 +77,7 @@ class Canonical(Deleting):
 
 
 class Airflow(Deleting):
-    """As Airflow 3.3 spells it."""
+    """Worker-side backend in the spelling of Airflow 3.3."""
 
     def serialize_task_state_store_to_ref(self, *, value: Any, key: str, scope: TaskScope) -> str:
         return keep(scope.ti_id, key, json.dumps(value))
@@ -93,7 +93,7 @@ class Airflow(Deleting):
 
 
 class LaterDraft(Deleting):
-    """As the later drafts spelled it."""
+    """Worker-side backend in the spelling of the later drafts."""
 
     def serialize_task_state_to_ref(self, value: str, key: str, ti_id: str) -> str:
         return keep(ti_id, key, value)
@@ -109,7 +109,7 @@ class LaterDraft(Deleting):
 
 
 class FirstDraft(Deleting):
-    """As the first drafts spelled it, with a hook for purging."""
+    """Worker-side backend in the spelling of the first drafts, with a hook for purging."""
 
     def serialize_task_state_value(self, value: str, key: str, ti_id: str) -> str:
         return keep(ti_id, key, value)
@@ -131,7 +131,7 @@ class FirstDraft(Deleting):
 
 
 class ServerSide(BaseStoreBackend):
-    """The server's, with the four methods and a directory of its own beside the project's."""
+    """Server-side backend with the four methods and its own directory beside the project's."""
 
     def _path(self, scope: StoreScope, key: str = "") -> Path:
         place = Path("server-side")

@@ -1,4 +1,4 @@
-"""A DAG that waits for an asset, and a watcher that sees files land in a directory."""
+"""DAG that waits for an asset, and a watcher of files that land in a directory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DAG = """
 
 
 class Files:
-    """Files that land one after the other, for as long as this is open."""
+    """Files that land one after the other until this is closed."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

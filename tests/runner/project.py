@@ -1,4 +1,4 @@
-"""A project of its own for a test: DAG files, a store, and `holdfast` run on them."""
+"""Project of a test: DAG files, a store, and `holdfast` commands on them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from textwrap import dedent
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.run import AttemptInfo, Run, TaskInstance, TaskState
-from holdfast.scope import AssetScope, TaskScope
+from holdfast import commands as c
+from holdfast.model.run import AttemptInfo, Run, TaskInstance, TaskState
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import decode
 from holdfast.stores.sql import SqlStore
-from holdfast.value import decode
 
 MARK = "PROJECT_OF_THE_TEST"
 PATIENT = timedelta(seconds=10)
@@ -33,7 +32,7 @@ class Result(NamedTuple):
 
 
 class Started(subprocess.Popen[str]):
-    """A command that has ended when its `with` block has."""
+    """Command that has ended at the end of its `with` block."""
 
     def __exit__(self, *exception: Any) -> None:
         self.kill()
@@ -41,7 +40,7 @@ class Started(subprocess.Popen[str]):
 
 
 class Project:
-    """A directory to work in. Every process that it starts is known by its environment."""
+    """Working directory. Every process that it starts is identified by its environment."""
 
     def __init__(self, directory: Path, **environ: str) -> None:
         self.directory = directory
@@ -60,7 +59,7 @@ class Project:
 
     @property
     def store(self) -> SqlStore:
-        """What the commands have left; there once one of them has run."""
+        """Return the store of the commands, once one of them has run."""
         if self._store is None:
             self._store = SqlStore(self.url, retry_window=PATIENT)
         return self._store
@@ -69,7 +68,7 @@ class Project:
         return self.directory / name
 
     def read(self, name: str) -> str:
-        """A file that tasks write; empty where they have not."""
+        """Return the text of a file that tasks write, empty if it is missing."""
         path = self.path(name)
         return path.read_text() if path.exists() else ""
 
@@ -80,13 +79,13 @@ class Project:
         return name
 
     def holdfast(self, *args: str, timeout: float = 180, **environ: str) -> Result:
-        """A command, to its end."""
+        """Run a command to its end."""
         with self.start(*args, **environ) as started:
             out, err = started.communicate(timeout=timeout)
         return Result(started.returncode, out, err)
 
     def start(self, *args: str, **environ: str) -> Started:
-        """A command that goes on, in a process group of its own."""
+        """Start a command in its own process group."""
         started = Started(
             [sys.executable, "-m", "holdfast", *args],
             cwd=self.directory,
@@ -102,7 +101,7 @@ class Project:
 
     @contextmanager
     def service(self, *args: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
-        """A command that runs until it is told to end; what it says goes to `<command>.err`."""
+        """Yield a command that runs until it is stopped; its messages go to `<command>.err`."""
         with (
             self.path(f"{args[0]}.err").open("ab") as errors,
             subprocess.Popen(
@@ -126,26 +125,26 @@ class Project:
         return self.holdfast("run", self.write("dag.py", text), "--run-id", "r", *args, **environ)
 
     def run_of(self, dag_id: str = "d", run_id: str = "r") -> Run:
-        return self.store.execute(r.GetRun(dag_id, run_id))
+        return self.store.execute(c.GetRun(dag_id, run_id))
 
     def runs(self, dag_id: str) -> list[Run]:
-        """Oldest first."""
-        return list(reversed(self.store.execute(r.ListRuns(dag_id=dag_id))))
+        """Return the runs, oldest first."""
+        return list(reversed(self.store.execute(c.ListRuns(dag_id=dag_id))))
 
     def tasks(self, dag_id: str = "d", run_id: str = "r") -> dict[str, TaskInstance]:
-        """By task id, with the map index in brackets."""
-        listed = self.store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        """Return the task instances by task id, with the map index in brackets."""
+        listed = self.store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
         return {_label(one.scope): one for one in listed if one.state is not TaskState.REMOVED}
 
     def states(self, dag_id: str = "d", run_id: str = "r") -> dict[str, str | None]:
         return {label: one.state for label, one in self.tasks(dag_id, run_id).items()}
 
     def attempts(self, task_id: str, dag_id: str = "d", run_id: str = "r") -> list[AttemptInfo]:
-        return list(self.store.execute(r.ListAttempts(TaskScope(dag_id, run_id, task_id))))
+        return list(self.store.execute(c.ListAttempts(TaskScope(dag_id, run_id, task_id))))
 
     def result(self, task_id: str, dag_id: str = "d", run_id: str = "r") -> list[Any]:
-        """What a task returned: a list, as it may be mapped."""
-        found = self.store.execute(r.GetResults(dag_id, run_id, task_id))
+        """Return the results of a task as a list, as it may be mapped."""
+        found = self.store.execute(c.GetResults(dag_id, run_id, task_id))
         return [decode(text) for _, text in found]
 
     def task_store(self, task_id: str, dag_id: str = "d", run_id: str = "r") -> dict[str, Any]:
@@ -155,8 +154,8 @@ class Project:
         return self._entries(AssetScope(name=name))
 
     def events(self, name: str) -> list[Any]:
-        """What was said with the events of an asset, oldest first."""
-        found = self.store.execute(r.ListAssetEvents(AssetScope(name=name), limit=10_000))
+        """Return the extras of the events of an asset, oldest first."""
+        found = self.store.execute(c.ListAssetEvents(AssetScope(name=name), limit=10_000))
         return [decode(event.extra) for event in reversed(found)]
 
     def _entries(self, where: c.Where) -> dict[str, Any]:
@@ -164,17 +163,18 @@ class Project:
         return {one.entry.key: decode(one.entry.value) for one in found}
 
     def log(self, task: str, attempt: int = 1) -> str:
-        """What an attempt in run `r` of DAG `d` printed; `task` may end in `.<map index>`."""
+        """Return the log of an attempt in run `r` of DAG `d`; `task` may end in `.<map index>`."""
         return (self.home / "logs" / "d" / "r" / task / f"{attempt}.log").read_text()
 
     def processes(self, command: str = "") -> list[int]:
-        """The living processes of this project, or those of them whose command line has that."""
+        """Return the living processes of this project, or those of them with that text in the
+        command line."""
         wanted = f"{MARK}={self.mark}".encode()
         found = []
         for entry in sorted(Path("/proc").glob("[0-9]*"), key=lambda entry: int(entry.name)):
             with suppress(OSError):
                 stat = (entry / "stat").read_text().rpartition(")")[2].split()
-                # The environment of a process that hides itself only root can read.
+                # Only root can read the environment of a process that is not dumpable.
                 own = not self.groups.isdisjoint(map(int, stat[1:3]))
                 if own or wanted in (entry / "environ").read_bytes():
                     self.groups.add(int(entry.name))
@@ -184,7 +184,7 @@ class Project:
         return found
 
     def close(self) -> list[int]:
-        """The processes that were still there, which are killed."""
+        """Kill the processes that are left, and return them."""
         if self._store is not None:
             self._store.close()
         with suppress(TimeoutError):
@@ -198,7 +198,7 @@ class Project:
 
 @contextmanager
 def new_project(directory: Path, **environ: str) -> Iterator[Project]:
-    """A project that must have left no process when it is done with."""
+    """Yield a project; assert that no process of it is left at the end."""
     project = Project(directory, **environ)
     try:
         yield project

@@ -9,7 +9,7 @@ from project import Project
 
 
 class Served:
-    """A server of a project, which may be killed and started again at its address."""
+    """Server of a project, which may be killed and restarted at its address."""
 
     def __init__(self, project: Project) -> None:
         self._project = project

@@ -1,4 +1,4 @@
-"""A command at a terminal of its own, on which Ctrl-C reaches all of its processes."""
+"""Command at its own terminal, on which Ctrl-C reaches all of its processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Terminal:
 
     @property
     def screen(self) -> str:
-        """All that was ever shown, without colours."""
+        """Return all output so far, without colours."""
         return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self._seen.decode(errors="replace"))
 
     def type(self, text: str) -> None:
@@ -55,19 +55,19 @@ class Terminal:
             assert self._read(deadline - time.monotonic()), f"no {text!r} in:\n{self.screen}"
 
     def finish(self, timeout: float = 30) -> int:
-        """Its exit status."""
+        """Wait for its end, and return its exit status."""
         deadline = time.monotonic() + timeout
         while self._read(deadline - time.monotonic()):
             pass
         return self.process.wait(timeout=max(deadline - time.monotonic(), 1))
 
     def _read(self, timeout: float) -> bool:
-        """Take in some of what is shown; False where nothing more comes."""
+        """Read some of the output; return False at its end."""
         if not select.select([self._master], [], [], max(timeout, 0))[0]:
             return False
         try:
             data = os.read(self._master, 65536)
         except OSError:
-            return False  # The other end is closed: this is how a terminal says so on Linux.
+            return False  # The other end is closed: a terminal on Linux reports it like this.
         self._seen += data
         return bool(data)

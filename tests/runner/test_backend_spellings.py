@@ -1,4 +1,4 @@
-"""Worker-side backends in every spelling, in runs: one DAG for all of them."""
+"""Worker-side backends in every spelling, in runs of one DAG."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from file_backends import kept
 from project import Project, wait_until
 
-from holdfast import command as c
-from holdfast.scope import AssetScope
-from holdfast.value import is_reference
+from holdfast import commands as c
+from holdfast.model.scope import AssetScope
+from holdfast.model.value import is_reference
 
 DAG = """
     from holdfast.sdk import DAG, Asset, task
@@ -92,6 +92,7 @@ def test_a_backend_in_any_spelling_serves_tasks_and_assets(project: Project, bac
     assert kept() == [("kept", '"secret"')] * 4
 
 
+@pytest.mark.full
 def test_a_backend_serves_a_watcher(project: Project) -> None:
     project.write("dags/dag.py", landing.DAG)
     project.path("landing").mkdir()
@@ -105,7 +106,7 @@ def test_a_backend_serves_a_watcher(project: Project) -> None:
     assert "Traceback" not in project.read("triggerer.err") + project.read("scheduler.err")
 
 
-def test_a_backend_of_the_server_holds_only_references_to_those_of_workers(
+def test_a_server_side_backend_holds_only_references_to_offloaded_values(
     project: Project,
 ) -> None:
     result = project.run_dag(DAG, HOLDFAST__STATE_STORE__BACKEND="file_backends.ServerSide")

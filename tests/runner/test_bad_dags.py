@@ -1,11 +1,11 @@
-"""Files that hold nothing to run: one clear message, and nothing of our own insides."""
+"""DAG files without anything to run: one clear message, without Holdfast's own frames."""
 
 from __future__ import annotations
 
 import pytest
 from project import Project
 
-from holdfast import run_command as r
+from holdfast import commands as c
 
 HEAD = "from holdfast.sdk import DAG, task\n"
 TASK = """
@@ -20,7 +20,7 @@ def hello(x=None):
     [
         pytest.param(
             "with DAG('d'):\n    a, b = hello(), hello.override(task_id='b')()\n    a >> b >> a\n",
-            "wait for each other in a circle: hello >> b >> hello",
+            "depend on each other in a cycle: hello >> b >> hello",
             id="a cycle",
         ),
         pytest.param(
@@ -31,14 +31,12 @@ def hello(x=None):
             "two tasks with the id `a`",
             id="two tasks with one id",
         ),
-        pytest.param("", "holds no DAG", id="no DAG"),
+        pytest.param("", "defines no DAG", id="no DAG"),
         pytest.param("with DAG('d') as:\n", "SyntaxError: invalid syntax", id="a syntax error"),
         pytest.param("import os; os._exit(7)\n", "could not be imported", id="os._exit"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_in_one_message(
-    project: Project, text: str, message: str
-) -> None:
+def test_an_unusable_file_has_one_message(project: Project, text: str, message: str) -> None:
     project.write("dag.py", HEAD + TASK + text)
 
     ended = project.holdfast("run", "dag.py")
@@ -47,7 +45,7 @@ def test_a_file_that_cannot_be_used_is_told_in_one_message(
     assert message in ended.err
     assert ended.err.startswith("error: ") and ended.err.count("error: ") == 1
     assert "holdfast/runner" not in ended.err and "holdfast/cli" not in ended.err
-    assert project.store.execute(r.ListRuns()) == ()
+    assert project.store.execute(c.ListRuns()) == ()
 
 
 def test_a_traceback_shows_the_lines_of_the_file(project: Project) -> None:
@@ -63,9 +61,7 @@ def test_a_traceback_shows_the_lines_of_the_file(project: Project) -> None:
 @pytest.mark.parametrize(
     ("name", "shown"), [("latin\udcff.py", r"latin\xff.py"), ("two\nlines.py", r"two\nlines.py")]
 )
-def test_a_file_that_cannot_be_used_for_its_name_is_told(
-    project: Project, name: str, shown: str
-) -> None:
+def test_a_file_with_an_unusable_name_is_an_error(project: Project, name: str, shown: str) -> None:
     project.write(name, HEAD + TASK + "with DAG('d'):\n    hello()\n")
 
     ended = project.holdfast("run", name)

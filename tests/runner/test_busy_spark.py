@@ -1,4 +1,4 @@
-"""A run on whose Spark an earlier attempt's work does not end."""
+"""Runs on a Spark on which an earlier attempt's work does not end."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from threading import Event
 import msgspec
 import pytest
 from project import Project
-
-from holdfast.run import Outcome
-from holdfast.runner.messages import SparkAddress, SparkStartup
-from holdfast.spark.check import answers
-from holdfast.spark.session import address_of
 from webhdfs import WebHdfs, web_hdfs
+
+from holdfast.model.run import Outcome
+from holdfast.spark.session.address import SparkAddress, SparkStartup
+from holdfast.spark.session.check import answers
+from holdfast.spark.session.session import address_of
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -29,7 +29,7 @@ DAG = """
     from pathlib import Path
 
     from holdfast.sdk import dag, task
-    from holdfast.spark import operations
+    from holdfast.spark.session import operations
 
     operations.LIMIT = 2
 
@@ -50,7 +50,7 @@ DAG = """
 
 @pytest.fixture
 def stuck(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebHdfs]:
-    """A file system on which the first commit kills its attempt, and never ends."""
+    """Yield a file system on which the first commit kills its attempt, and never ends."""
     killed, over = Event(), Event()
 
     def before(path: str) -> None:
@@ -66,7 +66,7 @@ def stuck(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Spark that is not the run's own."""
+    """Yield a Spark that does not belong to the run."""
     startup = SparkStartup(
         master="local[2]", conf={}, directory=str(tmp_path_factory.mktemp("spark"))
     )
@@ -86,7 +86,8 @@ def rows(directory: Path) -> list[str]:
     return [line for path in directory.rglob("*.json") for line in path.read_text().splitlines()]
 
 
-def test_our_spark_is_ended_and_no_retry_is_used_up(project: Project, stuck: WebHdfs) -> None:
+@pytest.mark.full
+def test_a_managed_spark_is_stopped_and_no_retry_is_used(project: Project, stuck: WebHdfs) -> None:
     done = project.run_dag(DAG, PLACE=f"{stuck.url}/out")
 
     assert done.status == 0, done.err
@@ -96,12 +97,13 @@ def test_our_spark_is_ended_and_no_retry_is_used_up(project: Project, stuck: Web
         Outcome.INTERRUPTED,
         Outcome.SUCCESS,
     ]
-    assert "Spark was ended, because" in attempts[1].error
-    assert "still runs after 2 s" in attempts[1].error
+    assert "Spark was stopped, because" in attempts[1].error
+    assert "an earlier attempt still run on" in attempts[1].error
     assert len(rows(stuck.directory)) == 10
 
 
-def test_a_spark_elsewhere_is_left_alone_and_the_attempt_fails(
+@pytest.mark.full
+def test_an_external_spark_is_not_stopped_and_the_attempt_fails(
     project: Project, stuck: WebHdfs, elsewhere: str
 ) -> None:
     done = project.run_dag(DAG, PLACE=f"{stuck.url}/out", HOLDFAST__SPARK__REMOTE=elsewhere)
@@ -109,5 +111,5 @@ def test_a_spark_elsewhere_is_left_alone_and_the_attempt_fails(
     assert done.status == 1
     attempts = project.attempts("write")
     assert [one.outcome for one in attempts] == [Outcome.FAILED, Outcome.FAILED]
-    assert "still runs after 2 s" in attempts[1].error
+    assert "an earlier attempt still run on" in attempts[1].error
     assert answers("localhost", address_of(elsewhere).port)

@@ -1,4 +1,4 @@
-"""Callbacks: called when a run or an attempt has ended, whatever happens meanwhile."""
+"""Callbacks of runs and attempts, with outages and kills."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ with DAG("d", schedule="@once", on_success_callback=lambda context: note("called
     work()
 """
 AWAY_AFTER_THE_END = """
-from holdfast import run_command as r
+from holdfast import commands as r
 from holdfast.errors import StoreUnavailable
 from holdfast.stores.sql.store import SqlStore
 
@@ -91,9 +91,9 @@ SqlStore.execute = execute_or_fail
 """
 ANSWER_LOST = """
 import time
-from holdfast import run_command as r
+from holdfast import commands as r
 from holdfast.errors import StoreUnavailable
-from holdfast.runner.attempt import HEARTBEAT
+from holdfast.runner.protocol.parameters import HEARTBEAT
 from holdfast.stores.sql.store import SqlStore
 
 execute, ended = SqlStore.execute, []
@@ -110,8 +110,9 @@ SqlStore.execute = execute_and_fail
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fault", [AWAY_AFTER_THE_END, ANSWER_LOST], ids=["away", "answer lost"])
-def test_a_run_that_ends_while_the_database_goes_away_calls_back_once(
+def test_a_run_that_ends_while_the_database_is_unavailable_calls_back_once(
     project: Project, fault: str
 ) -> None:
     project.write("faults/sitecustomize.py", fault)
@@ -120,7 +121,7 @@ def test_a_run_that_ends_while_the_database_goes_away_calls_back_once(
     with project.service("scheduler", "dags", PYTHONPATH=str(project.path("faults"))):
         wait_until(lambda: project.read("notes"))
 
-    assert "; trying again" in project.read("scheduler.err")
+    assert "; retrying" in project.read("scheduler.err")
     assert project.read("notes") == "called\n"
 
 
@@ -132,7 +133,7 @@ def test_a_run_that_ends_while_the_database_goes_away_calls_back_once(
         pytest.param(OF_A_TASK, "begins for 1 of 1 after 'ValueError: not yet'\n", id="task"),
     ],
 )
-def test_callbacks_that_were_killed_with_those_around_them_are_called_again(
+def test_callbacks_killed_with_their_supervisor_are_called_again(
     project: Project, dag: str, begins: str, victim: str
 ) -> None:
     project.write("dag.py", dag)
@@ -146,9 +147,10 @@ def test_callbacks_that_were_killed_with_those_around_them_are_called_again(
     assert "Traceback" not in said
 
 
+@pytest.mark.full
 def test_callbacks_that_kill_their_supervisor_are_given_up(project: Project) -> None:
     ended = project.run_dag(KILLS)
 
     assert ended.status == 0, ended.err
     assert project.read("notes") == "called\n" * 5
-    assert "callbacks of d/r are not called again: the supervisor died, 5 times" in ended.err
+    assert "callbacks of d/r are not retried: the supervisor died, 5 times" in ended.err

@@ -1,4 +1,4 @@
-"""SIGTERM, to `holdfast run` alone or to all of its process group, as a container's stop sends."""
+"""SIGTERM to `holdfast run` alone or to its process group, as from a container's stop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DAG = """
 
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg])
-def test_a_stopped_run_ends_in_order_and_goes_on(
+def test_a_stopped_run_ends_cleanly_and_can_be_resumed(
     project: Project, send: Callable[[int, int], None]
 ) -> None:
     project.write("dag.py", DAG)
@@ -39,7 +39,7 @@ def test_a_stopped_run_ends_in_order_and_goes_on(
         _, said = process.communicate(timeout=30)
 
     assert process.returncode == 130
-    assert said.endswith("Stopped. Go on with: holdfast run dag.py --run-id r\n"), said
+    assert said.endswith("Stopped. Resume with: holdfast run dag.py --run-id r\n"), said
     assert "Traceback" not in said
     assert project.processes() == []
     assert project.run_of().owner is None

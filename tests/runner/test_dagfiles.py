@@ -1,4 +1,4 @@
-"""Which files of a directory are DAG files, and which of them have changed."""
+"""Discovery of DAG files in a directory, and of changes to them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.runner.dagfiles import DagDirectory
+from holdfast.runner.scheduler.dag_files import DagDirectory
 
 TEXT = "# holdfast DAG\n"
 
@@ -22,7 +22,7 @@ def dags(tmp_path: Path) -> Path:
     return path
 
 
-def test_files_below_a_linked_directory_are_known_by_their_path_inside(
+def test_files_below_a_linked_directory_have_their_path_within_it(
     tmp_path: Path, dags: Path
 ) -> None:
     (tmp_path / "r1/sub").mkdir(parents=True)
@@ -50,7 +50,7 @@ def test_a_link_may_lead_to_a_hidden_directory(dags: Path) -> None:
     assert DagDirectory(dags).changes().changed == [str(dags / "repo/a.py")]
 
 
-def test_a_file_is_known_by_its_path_without_links_where_it_has_one(dags: Path) -> None:
+def test_a_file_is_identified_by_its_path_without_links(dags: Path) -> None:
     (dags / "team/sub").mkdir(parents=True)
     (dags / "team/sub/a.py").write_text(TEXT)
     (dags / "alias").symlink_to("team")
@@ -86,7 +86,7 @@ def test_only_regular_files_are_opened(dags: Path) -> None:
 
 @pytest.fixture
 def unreadable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Names of files that cannot be read for now."""
+    """Return a set of names of files that cannot be read for now."""
     names: set[str] = set()
     read = Path.read_text
 
@@ -99,9 +99,7 @@ def unreadable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return names
 
 
-def test_a_file_that_cannot_be_read_for_a_moment_is_not_gone(
-    dags: Path, unreadable: set[str]
-) -> None:
+def test_a_temporarily_unreadable_file_is_not_removed(dags: Path, unreadable: set[str]) -> None:
     a, b = dags / "a.py", dags / "b.py"
     a.write_text(TEXT)
     b.write_text(TEXT)
@@ -132,7 +130,7 @@ def test_an_unchanged_file_is_not_read_again(dags: Path, unreadable: set[str]) -
     assert directory.has(str(dags / "a.py"))
 
 
-def test_a_module_that_could_not_be_read_for_a_moment_changes_all_dag_files(
+def test_a_temporarily_unreadable_module_changes_all_dag_files(
     dags: Path, unreadable: set[str]
 ) -> None:
     (dags / "a.py").write_text(TEXT)
@@ -149,7 +147,7 @@ def test_a_module_that_could_not_be_read_for_a_moment_changes_all_dag_files(
     assert directory.changes() == ([str(dags / "a.py")], [str(module)])
 
 
-def test_a_file_whose_status_cannot_be_had_for_a_moment_is_not_gone(
+def test_a_file_whose_status_is_temporarily_unavailable_is_not_removed(
     dags: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (dags / "a.py").write_text(TEXT)

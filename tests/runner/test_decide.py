@@ -1,3 +1,5 @@
+"""Decisions about the tasks of a run: trigger rules, limits, retries and mapping."""
+
 from __future__ import annotations
 
 import json
@@ -8,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.dagspec import Axis, DagSpec, LiteralAxis, MappedSpec, ResultAxis, TaskSpec
-from holdfast.run import RunState, TaskInstance, TaskState, TriggerRule
-from holdfast.run_command import TaskChange
-from holdfast.runner.decide import Decision, decide
-from holdfast.scope import TaskScope
+from holdfast.commands import TaskChange
+from holdfast.model.dag import Axis, DagSpec, LiteralAxis, MappedSpec, ResultAxis, TaskSpec
+from holdfast.model.run import RunState, TaskInstance, TaskState, TriggerRule
+from holdfast.model.scope import TaskScope
+from holdfast.runner.scheduler.decide import Decision, decide
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -41,7 +43,7 @@ def one(task_id: str, state: TaskState | None, index: int = -1, **more: Any) -> 
 
 
 class Run:
-    """A run of a DAG, and what its tasks have left."""
+    """Run of a DAG, and the results of its tasks."""
 
     def __init__(self, *tasks: TaskSpec, max_active_tasks: int = 16) -> None:
         self.dag = DagSpec(
@@ -67,7 +69,7 @@ def states(decision: Decision) -> dict[tuple[str, int], TaskState]:
     return {(change.task_id, change.map_index): change.state for change in decision.changes}
 
 
-def test_all_tasks_are_known_from_the_start_and_those_without_upstream_start():
+def test_all_tasks_are_created_at_the_start_and_those_without_upstream_start():
     run = Run(task("a"), task("b", "a"), task("c"))
 
     decision = run.decide()
@@ -84,7 +86,7 @@ def test_a_task_starts_when_the_one_upstream_has_succeeded():
     assert run.decide(one("a", SUCCESS), one("b", SCHEDULED)).start == (("b", -1),)
 
 
-def test_a_failure_reaches_everything_downstream_in_one_decision():
+def test_a_failure_propagates_downstream_in_one_decision():
     run = Run(task("a"), task("b", "a"), task("c", "b"))
 
     decision = run.decide(one("a", FAILED), one("b", SCHEDULED), one("c", SCHEDULED))
@@ -94,7 +96,7 @@ def test_a_failure_reaches_everything_downstream_in_one_decision():
     assert decision.ended is RunState.FAILED
 
 
-def test_a_skip_reaches_everything_downstream_and_the_run_succeeds():
+def test_a_skip_propagates_downstream_and_the_run_succeeds():
     run = Run(task("a"), task("b", "a"), task("c", "b"))
 
     decision = run.decide(one("a", SKIPPED), one("b", SCHEDULED), one("c", SCHEDULED))
@@ -162,11 +164,11 @@ def expect(decision: Decision, of: str, verdict: TaskState | str) -> None:
     assert states(decision).get((of, -1)) == (verdict if verdict in set(TaskState) else None)
 
 
-# An index that was removed comes back as long as a literal has it.
+# A removed index is restored as long as a literal has it.
 @pytest.mark.parametrize(
     ("rule", "upstream", "verdict"), [row for row in RULES if REMOVED not in row[1]], ids=described
 )
-def test_a_trigger_rule_over_map_indices(rule, upstream, verdict):
+def test_a_trigger_rule_applies_to_map_indices(rule, upstream, verdict):
     run = Run(
         task("up", over=[LiteralAxis(len(upstream))]),
         task("down", "up", trigger_rule=rule),
@@ -180,7 +182,7 @@ def test_a_trigger_rule_over_map_indices(rule, upstream, verdict):
 
 
 @pytest.mark.parametrize(("rule", "upstream", "verdict"), RULES, ids=described)
-def test_a_trigger_rule_over_tasks(rule, upstream, verdict):
+def test_a_trigger_rule_applies_to_tasks(rule, upstream, verdict):
     names = [f"up{index}" for index in range(len(upstream))]
     ups = [task(name) for name in names if upstream[int(name[2:])] is not REMOVED]
     run = Run(*ups, task("down", *names, trigger_rule=rule), max_active_tasks=99)
@@ -191,7 +193,7 @@ def test_a_trigger_rule_over_tasks(rule, upstream, verdict):
     expect(decision, "down", verdict)
 
 
-def test_every_trigger_rule_has_been_tried():
+def test_every_trigger_rule_is_tested():
     assert {rule for rule, _, _ in RULES} == set(TriggerRule)
 
 
@@ -236,14 +238,14 @@ def test_a_task_that_the_dag_no_longer_has_is_removed_unless_it_runs_or_has_ende
     assert decision.ended is None, "z still runs"
 
 
-def test_a_task_that_the_dag_has_again_comes_back():
+def test_a_removed_task_that_the_dag_has_again_is_scheduled():
     decision = Run(task("a")).decide(one("a", REMOVED))
 
     assert states(decision) == {("a", -1): SCHEDULED}
     assert decision.start == (("a", -1),)
 
 
-def test_a_task_whose_state_alone_was_used_so_far_is_scheduled():
+def test_a_registered_task_without_state_is_scheduled():
     decision = Run(task("a")).decide(one("a", None))
 
     assert states(decision) == {("a", -1): SCHEDULED}
@@ -254,7 +256,7 @@ def test_a_dag_without_tasks_succeeds():
     assert Run().decide().ended is RunState.SUCCESS
 
 
-def test_a_failure_that_a_later_task_saw_to_is_forgiven():
+def test_a_failure_handled_by_a_later_task_does_not_fail_the_run():
     run = Run(task("a"), task("b", "a", trigger_rule=TriggerRule.ALL_DONE))
 
     assert run.decide(one("a", FAILED), one("b", SUCCESS)).ended is RunState.SUCCESS
@@ -288,7 +290,7 @@ def over_result(rule: TriggerRule = TriggerRule.ALL_SUCCESS) -> Run:
     return Run(task("a"), task("b", "a", over=[ResultAxis("a")], trigger_rule=rule), task("c", "b"))
 
 
-def test_a_result_is_expanded_when_it_is_there():
+def test_a_result_is_expanded_when_it_is_available():
     run = over_result()
     run.left("a", ["x", "y"])
 
@@ -307,7 +309,7 @@ def test_a_mapping_has_as_many_instances_as_keys():
     assert len(run.decide(one("a", SUCCESS), one("b", SCHEDULED)).start) == 3
 
 
-def test_what_was_pushed_under_a_key_comes_before_that_part_of_the_result():
+def test_a_pushed_key_takes_precedence_over_that_part_of_the_result():
     run = Run(task("a"), task("b", "a", over=[ResultAxis("a", ("rows",))]))
     run.left("a", {"rows": [1]})
     run.pushed["a"] = [(-1, "[1, 2, 3]")]
@@ -315,7 +317,7 @@ def test_what_was_pushed_under_a_key_comes_before_that_part_of_the_result():
     assert len(run.decide(one("a", SUCCESS), one("b", SCHEDULED)).start) == 3
 
 
-def test_results_are_asked_for_once():
+def test_results_are_requested_once():
     run = over_result()
     run.left("a", ["x", "y"])
     run.decide(one("a", SUCCESS), one("b", SCHEDULED), one("c", SCHEDULED))
@@ -331,7 +333,7 @@ def test_results_are_asked_for_once():
     assert run.asked == ["a"]
 
 
-def test_results_are_not_asked_for_while_nothing_could_start():
+def test_results_are_not_requested_while_no_task_can_start():
     run = Run(task("x"), task("a"), task("b", "a", over=[ResultAxis("a")]), max_active_tasks=1)
     run.left("a", ["x"])
 
@@ -340,7 +342,7 @@ def test_results_are_not_asked_for_while_nothing_could_start():
     assert run.asked == []
 
 
-def test_nothing_to_map_over_is_a_skip_that_spreads():
+def test_an_empty_mapping_is_a_skip_that_propagates():
     run = over_result()
     run.left("a", [])
 
@@ -350,7 +352,7 @@ def test_nothing_to_map_over_is_a_skip_that_spreads():
     assert decision.ended is RunState.SUCCESS
 
 
-def test_an_empty_literal_is_skipped_when_its_turn_comes():
+def test_an_empty_literal_is_skipped_when_its_upstream_has_ended():
     run = Run(task("a"), task("b", "a", over=[LiteralAxis(0)]))
 
     assert states(run.decide(one("a", RUNNING))) == {("b", -1): SCHEDULED}
@@ -362,7 +364,7 @@ def test_an_empty_literal_is_skipped_when_its_turn_comes():
     ("value", "kind"),
     [("abc", "text"), (3, "a number"), (0.5, "a number"), (True, "true or false"), (None, "null")],
 )
-def test_a_result_that_has_no_length_fails_the_task(value, kind):
+def test_a_result_without_length_fails_the_task(value, kind):
     run = over_result()
     run.left("a", value)
 
@@ -373,13 +375,13 @@ def test_a_result_that_has_no_length_fails_the_task(value, kind):
     assert decision.ended is RunState.FAILED
 
 
-def test_a_task_that_left_no_result_cannot_be_mapped_over():
+def test_a_task_without_result_cannot_be_mapped_over():
     decision = over_result().decide(one("a", SUCCESS), one("b", SCHEDULED))
 
-    assert decision.changes[0].error == "cannot map over the result of `a`: it left none"
+    assert decision.changes[0].error == "cannot map over the result of `a`: the task returned none"
 
 
-def test_a_path_leads_inside_the_result():
+def test_a_path_selects_a_part_of_the_result():
     run = Run(task("a"), task("b", "a", over=[ResultAxis("a", ("days", 1))]))
     run.left("a", {"days": [[], [1, 2, 3]]})
 
@@ -387,15 +389,15 @@ def test_a_path_leads_inside_the_result():
 
 
 @pytest.mark.parametrize("value", [{}, {"days": [1]}, {"days": 7}, 7])
-def test_a_path_that_leads_nowhere_fails_the_task(value):
+def test_a_path_without_target_fails_the_task(value):
     run = Run(task("a"), task("b", "a", over=[ResultAxis("a", ("days", 1))]))
     run.left("a", value)
 
-    error = "cannot map over the result of `a`: there is no ['days'][1] in it"
+    error = "cannot map over the result of `a`: it has no ['days'][1]"
     assert run.decide(one("a", SUCCESS)).changes == (TaskChange("b", -1, FAILED, error),)
 
 
-def test_a_path_that_leads_to_no_list_fails_the_task():
+def test_a_path_to_a_value_that_is_not_a_list_fails_the_task():
     run = Run(task("a"), task("b", "a", over=[ResultAxis("a", ("day",))]))
     run.left("a", {"day": 7})
 
@@ -405,7 +407,7 @@ def test_a_path_that_leads_to_no_list_fails_the_task():
     )
 
 
-def test_axes_multiply():
+def test_several_mapped_arguments_are_multiplied():
     run = Run(task("a"), task("b"), task("c", "a", "b", over=[ResultAxis("a"), ResultAxis("b")]))
     run.left("a", [1, 2, 3])
     run.left("b", [1, 2])
@@ -419,7 +421,7 @@ def test_more_combinations_than_could_ever_run_fail_the_task():
     (change,) = run.decide().changes
 
     assert change.state is FAILED
-    assert change.error.endswith("000: the most is 100,000")
+    assert change.error.endswith("000 items: the maximum is 100,000")
 
 
 def test_the_results_of_a_mapped_task_are_mapped_over_one_by_one():
@@ -450,7 +452,7 @@ def test_a_path_counts_the_results_of_a_mapped_task_that_have_it():
     ("state", "expected"),
     [(FAILED, UPSTREAM_FAILED), (UPSTREAM_FAILED, UPSTREAM_FAILED), (SKIPPED, SKIPPED)],
 )
-def test_whatever_its_trigger_rule_a_task_cannot_map_over_a_task_without_success(state, expected):
+def test_no_trigger_rule_lets_a_task_map_over_a_task_without_success(state, expected):
     run = over_result(TriggerRule.ALL_DONE)
 
     decision = run.decide(one("a", state), one("b", SCHEDULED))
@@ -458,7 +460,7 @@ def test_whatever_its_trigger_rule_a_task_cannot_map_over_a_task_without_success
     assert states(decision)["b", -1] is expected
 
 
-def test_a_list_that_became_shorter_removes_what_is_left_over():
+def test_a_list_that_became_shorter_removes_the_surplus_instances():
     run = over_result()
     run.left("a", ["x"])
     cleared = [one("b", SCHEDULED, index, started_at=NOW - 5 * MINUTE) for index in range(3)]
@@ -469,7 +471,7 @@ def test_a_list_that_became_shorter_removes_what_is_left_over():
     assert decision.start == (("b", 0),)
 
 
-def test_a_list_that_became_longer_brings_removed_instances_back():
+def test_a_list_that_became_longer_restores_removed_instances():
     run = over_result()
     run.left("a", ["x", "y", "z"])
 
@@ -493,7 +495,7 @@ def test_a_list_that_became_empty_skips_the_task():
     assert states(decision) == {("b", 0): REMOVED, ("b", -1): SKIPPED, ("c", -1): SKIPPED}
 
 
-def test_a_single_index_that_is_cleared_runs_again_without_asking():
+def test_a_single_cleared_index_runs_again_without_a_request_for_results():
     run = over_result()
     ended = NOW - 5 * MINUTE
     others = [one("b", SUCCESS, index, started_at=NOW - MINUTE) for index in (0, 2)]
@@ -506,8 +508,8 @@ def test_a_single_index_that_is_cleared_runs_again_without_asking():
     assert run.asked == []
 
 
-def test_no_change_is_asked_for_twice():
-    """Whoever carries a run out makes changes until there are none."""
+def test_no_change_is_decided_twice():
+    """Apply decisions until there are no changes, as a supervisor does."""
     run = Run(task("a"), task("b", "a", over=[ResultAxis("a")]), task("c", "b"), task("d", "c"))
     run.left("a", [])
     known = [one("a", SUCCESS), one("b", REMOVED), one("b", REMOVED, 0), one("c", REMOVED)]
@@ -539,7 +541,7 @@ def test_the_time_of_a_decision_grows_no_faster_than_the_number_of_map_indices()
 
 
 def seconds(run: Run, known: list[TaskInstance]) -> float:
-    """How long the processor is at a decision, at best; not how long others kept it from it."""
+    """Return the least CPU time of a decision."""
     found = []
     for _ in range(5):
         begun = time.thread_time()

@@ -1,6 +1,6 @@
-"""DAG files that are moved, replaced, broken or away for a while, under a scheduler that runs and
-under one that starts anew: no pause, event or date is lost, and nothing starts from a broken file.
-"""
+"""Deploys: DAG files that are moved, replaced, broken or missing for a while, under a running
+scheduler and a restarted one. No pause, event or date is lost, and nothing starts from a broken
+file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from project import Project, wait_until
 
-from holdfast import run_command as r
-from holdfast.run import DagInfo, RunState
+from holdfast import commands as c
+from holdfast.model.run import DagInfo, RunState
 
 HEAD = """\
 import os, time
@@ -66,7 +66,7 @@ with DAG("steps"):
 
 
 class Site:
-    """A project with its DAG directory."""
+    """Project with its DAG directory."""
 
     def __init__(self, project: Project, directory: str = "dags") -> None:
         self.project = project
@@ -81,14 +81,14 @@ class Site:
         os.rename(self.project.path("written"), place)
 
     def dag(self, dag_id: str) -> DagInfo:
-        return self.project.store.execute(r.GetDag(dag_id))
+        return self.project.store.execute(c.GetDag(dag_id))
 
     def wait_for(self, *dag_ids: str) -> None:
-        """Until the DAGs are in files."""
+        """Wait until the DAGs are in files."""
         wait_until((self.project.home / "holdfast.db").exists)
 
         def held() -> bool:
-            infos = self.project.store.execute(r.ListDags())
+            infos = self.project.store.execute(c.ListDags())
             return set(dag_ids) <= {info.dag_id for info in infos if info.file}
 
         wait_until(held)
@@ -102,7 +102,7 @@ class Site:
         return self.project.run_of(dag_id, run_id).state
 
     def witness(self, name: str) -> None:
-        """Let the scheduler have seen all that is there now, and done what comes of it."""
+        """Wait until the scheduler has read all files, and started the runs that are due."""
         self.write(f"{name}.py", returning(name, "seen", '"@once"'))
         self.wait_for(name)
         wait_until(lambda: [run.state.ended for run in self.project.runs(name)] == [True])
@@ -125,7 +125,9 @@ with DAG("{dag_id}", schedule={schedule}):
 """
 
 
-def test_a_file_that_was_away_keeps_its_pause_and_its_events(site: Site, project: Project) -> None:
+def test_a_file_that_was_removed_for_a_while_keeps_its_pause_and_its_events(
+    site: Site, project: Project
+) -> None:
     site.write("consumer.py", CONSUMER)
     site.write("paused.py", returning("paused", "x", '"@once"'))
     site.write("producers.py", PRODUCERS)
@@ -151,7 +153,7 @@ def test_a_file_that_was_away_keeps_its_pause_and_its_events(site: Site, project
     assert site.dag("paused").paused
 
 
-def test_a_link_to_the_directory_may_be_set_anew(project: Project) -> None:
+def test_a_link_to_the_directory_may_be_replaced(project: Project) -> None:
     site = Site(project, "current")
     for release, value in (("r1", "old"), ("r2", "new")):
         site.write("team/h.py", returning("h", value), release)
@@ -184,12 +186,13 @@ def test_a_link_to_the_directory_may_be_set_anew(project: Project) -> None:
 
 
 def link(project: Project, release: str) -> None:
-    """As deploys do it: in one step."""
+    """Replace the link in one step, as deploys do."""
     os.symlink(project.path(release), project.path("next"))
     os.rename(project.path("next"), project.path("current"))
 
 
-def test_a_file_that_is_run_by_hand_is_the_one_that_the_scheduler_has(
+@pytest.mark.full
+def test_a_file_that_is_run_manually_is_the_one_that_the_scheduler_has(
     site: Site, project: Project
 ) -> None:
     site.write("team/h.py", returning("h", "x"))
@@ -205,7 +208,8 @@ def test_a_file_that_is_run_by_hand_is_the_one_that_the_scheduler_has(
     assert site.dag("h").file == "team/h.py"
 
 
-def test_unreadable_files_and_unusable_names_are_told_and_the_other_files_served(
+@pytest.mark.full
+def test_unreadable_files_and_unusable_names_are_reported_and_the_other_files_are_used(
     site: Site, project: Project
 ) -> None:
     site.write("latin\udcff.py", returning("latin", "x"))
@@ -228,16 +232,16 @@ def test_unreadable_files_and_unusable_names_are_told_and_the_other_files_served
     assert "latin\\xff.py has control characters, or bytes that are not UTF-8\nhint: rename" in told
     assert "two\\nlines.py has control characters" in told
     assert "unreadable.py:\n" in told and "Error: [Errno " in told
-    assert "latin\\xff.py cannot be used" in log and "latin\\xff.py is gone" in log
+    assert "latin\\xff.py cannot be used" in log and "latin\\xff.py was deleted" in log
     assert site.dag("linked").file == "team/linked.py"
 
 
 def errors_of(project: Project) -> dict[str, str]:
-    return {one.file: one.error for one in project.store.execute(r.ListFiles()) if one.error}
+    return {one.file: one.error for one in project.store.execute(c.ListFiles()) if one.error}
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_broken_file_starts_nothing_until_it_is_mended(
+def test_a_broken_file_starts_nothing_until_it_is_fixed(
     site: Site, project: Project, restart: bool
 ) -> None:
     site.write("consumer.py", CONSUMER)
@@ -254,7 +258,7 @@ def test_a_broken_file_starts_nothing_until_it_is_mended(
 
 
 def nothing_starts_until_mended(site: Site, project: Project) -> None:
-    wait_until(lambda: any(file.error for file in project.store.execute(r.ListFiles())))
+    wait_until(lambda: any(file.error for file in project.store.execute(c.ListFiles())))
     site.trigger("consumer", "asked")
     for name in ("make_first", "make_second"):
         site.trigger(name, "r")
@@ -289,8 +293,9 @@ with DAG("steps"):
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["away", "broken"])
-def test_a_run_under_way_waits_for_its_file(site: Site, project: Project, how: str) -> None:
+def test_a_running_run_waits_for_its_file(site: Site, project: Project, how: str) -> None:
     steps = TWO_STEPS.replace("WORK /", f"'{project.directory}' + '/' +")
     site.write("steps.py", steps)
     with project.service("scheduler", "dags"):
@@ -314,8 +319,9 @@ def test_a_run_under_way_waits_for_its_file(site: Site, project: Project, how: s
     assert [one.outcome for one in project.attempts("two", "steps")] == ["success"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("broken", ["with DAG('steps') as:\n", "import no_such_module\n"])
-def test_a_file_that_breaks_just_before_a_task_begins_fails_no_task(
+def test_a_file_that_breaks_just_before_a_task_starts_fails_no_task(
     site: Site, project: Project, broken: str
 ) -> None:
     file = project.path("dags/steps.py")
@@ -333,14 +339,17 @@ def test_a_file_that_breaks_just_before_a_task_begins_fails_no_task(
     assert (set(before) <= {"interrupted"}, last) == (True, "success")
 
 
-def test_an_emptied_file_is_told_by_the_runs_that_wait_for_it(site: Site, project: Project) -> None:
+@pytest.mark.full
+def test_an_emptied_file_is_reported_for_the_runs_that_wait_for_it(
+    site: Site, project: Project
+) -> None:
     site.write("h.py", returning("h", "x"))
     with project.service("scheduler", "dags"):
         site.wait_for("h")
         project.path("dags/h.py").write_text("")
         wait_until(lambda: not site.dag("h").file)
         site.trigger("h", "r")
-        told = "1 run of DAG h waits: no DAG file holds it"
+        told = "1 run of DAG h waits: no DAG file defines it"
         wait_until(lambda: told in project.read("scheduler.err"))
         site.write("h.py", returning("h", "y"))
         assert site.ended("h", "r") is RunState.SUCCESS
@@ -348,7 +357,8 @@ def test_an_emptied_file_is_told_by_the_runs_that_wait_for_it(site: Site, projec
     assert project.result("work", "h") == ["y"]
 
 
-def test_a_stale_dag_is_told_and_starts_no_run(site: Site, project: Project) -> None:
+@pytest.mark.full
+def test_a_stale_dag_is_reported_and_starts_no_run(site: Site, project: Project) -> None:
     site.write("h.py", returning("h", "x"))
     with project.service("scheduler", "dags", HOLDFAST__DAGS__STALE_AFTER="1s"):
         site.wait_for("h")
@@ -363,21 +373,22 @@ def test_a_stale_dag_is_told_and_starts_no_run(site: Site, project: Project) -> 
 
     assert "stale since" in listed
     assert asked.status == 1
-    assert "error: DAG `h` is stale since" in asked.err and "no DAG file holds it" in asked.err
+    assert "error: DAG `h` is stale since" in asked.err and "no DAG file defines it" in asked.err
 
 
+@pytest.mark.full
 def test_any_number_of_runs_may_wait_and_the_oldest_go_first(site: Site, project: Project) -> None:
     busy = returning("busy", "x").replace("schedule=None", "max_active_runs=2")
     site.write("busy.py", busy + returning("other", "y"))
     with project.service("scheduler", "dags"):
         site.wait_for("busy", "other")
-    project.store.execute(r.CreateRun(dag_id="other", run_id="r"))
+    project.store.execute(c.CreateRun(dag_id="other", run_id="r"))
     queue_runs(project.home / "holdfast.db", "busy", 10_500)
 
     with project.service("scheduler", "dags"):
         other = site.ended("other", "r")
         wait_until(lambda: len(ended(project, "busy")) >= 4)
-        running = r.Count(r.ListRuns(dag_id="busy", states=(RunState.RUNNING,)))
+        running = c.Count(c.ListRuns(dag_id="busy", states=(RunState.RUNNING,)))
         most = max(project.store.execute(running) for _ in range(20))
 
     assert other is RunState.SUCCESS
@@ -386,7 +397,7 @@ def test_any_number_of_runs_may_wait_and_the_oldest_go_first(site: Site, project
 
 
 def ended(project: Project, dag_id: str) -> list[str]:
-    done = r.ListRuns(dag_id=dag_id, states=(RunState.SUCCESS,), oldest_first=True)
+    done = c.ListRuns(dag_id=dag_id, states=(RunState.SUCCESS,), oldest_first=True)
     return [run.run_id for run in project.store.execute(done)]
 
 

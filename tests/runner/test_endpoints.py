@@ -1,4 +1,5 @@
-"""Processes beside the task's own reach its stores over HTTP, for as long as its attempt lives."""
+"""Endpoints of attempts: other processes use the stores of a task over HTTP while its attempt is
+live."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ import json
 import pytest
 from project import Project
 from serving import Served
+from webserver import free_port
 
 import holdfast
 from holdfast.errors import StaleAttempt
-from webserver import free_port
 
 INTENT = "5d0f9d0e-7d0c-4c39-9f3a-3f7f0d9b6a11"
 EXECUTOR = """
@@ -22,7 +23,7 @@ EXECUTOR = """
 BESIDE = """
     import json, sys
     import holdfast
-    from holdfast.command import PlanScan
+    from holdfast.commands import PlanScan
     from holdfast.errors import HoldfastError
 
     url, token = sys.argv[1:]
@@ -48,7 +49,7 @@ DAG = """
     from holdfast.errors import StaleAttempt
     from pyspark import cloudpickle
     from holdfast.sdk import DAG, Asset, task
-    from holdfast.spark.endpoint import job_endpoint
+    from holdfast.spark.handles import job_endpoint
 
     INTENT = "5d0f9d0e-7d0c-4c39-9f3a-3f7f0d9b6a11"
 
@@ -101,7 +102,7 @@ def check(project: Project) -> None:
     assert project.task_store("submit") == {"driver": "app-1", "job.intent": INTENT}
 
 
-def test_another_process_has_the_stores_of_the_attempt_at_the_address_that_is_advertised(
+def test_another_process_uses_the_stores_of_the_attempt_at_the_advertised_address(
     project: Project,
 ) -> None:
     project.write("beside.py", BESIDE)
@@ -120,7 +121,8 @@ def test_another_process_has_the_stores_of_the_attempt_at_the_address_that_is_ad
     assert json.loads(project.read("endpoint.json"))[0] == f"http://localhost:{port}"
 
 
-def test_the_server_that_is_configured_gives_the_token_and_refuses_it_after_the_attempt(
+@pytest.mark.full
+def test_the_configured_server_issues_the_token_and_refuses_it_after_the_attempt(
     project: Project,
 ) -> None:
     project.write("beside.py", BESIDE)

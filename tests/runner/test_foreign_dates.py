@@ -1,4 +1,4 @@
-"""Dates and spans of pendulum, as most files written for Airflow have them."""
+"""Dates and durations of pendulum, as in most files written for Airflow."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pendulum
 import pytest
 from project import Project
 
-from holdfast import run_command as r
-from holdfast.base_value import base_datetime, base_timedelta, base_value
-from holdfast.dagspec import DagSpec, Every
+from holdfast import commands as c
+from holdfast.model.dag import DagSpec, Every
+from holdfast.model.plain_types import base_datetime, base_timedelta, base_value
 
 FILE = """
 import pendulum
@@ -41,13 +41,14 @@ sales()
 """
 
 
-def test_a_file_with_dates_of_pendulum_runs(project: Project) -> None:
+@pytest.mark.full
+def test_a_file_with_pendulum_dates_runs(project: Project) -> None:
     project.write("sales.py", FILE)
 
     ended = project.holdfast("run", "sales.py", "--run-id", "monday")
 
     assert ended.status == 0, ended.err
-    [listed] = project.store.execute(r.ListDags())
+    [listed] = project.store.execute(c.ListDags())
     spec = msgspec.json.decode(listed.spec, type=DagSpec)
     assert spec.start_date == datetime(2026, 1, 30, 23, tzinfo=UTC)
     assert spec.schedule == Every(timedelta(hours=6))
@@ -65,7 +66,7 @@ def test_a_file_with_dates_of_pendulum_runs(project: Project) -> None:
         pendulum.now(),
     ],
 )
-def test_a_moment_stays_the_same(moment: pendulum.DateTime) -> None:
+def test_a_pendulum_datetime_is_converted_unchanged(moment: pendulum.DateTime) -> None:
     plain = base_datetime(moment)
 
     assert type(plain) is datetime
@@ -81,14 +82,15 @@ def test_a_moment_stays_the_same(moment: pendulum.DateTime) -> None:
         pendulum.duration(),
     ],
 )
-def test_a_span_stays_the_same(span: pendulum.Duration) -> None:
+def test_a_pendulum_duration_is_converted_unchanged(span: pendulum.Duration) -> None:
     plain = base_timedelta(span)
 
     assert type(plain) is timedelta
     assert plain.total_seconds() == span.total_seconds()
 
 
-def test_what_cannot_be_registered_is_reported(project: Project) -> None:
+@pytest.mark.full
+def test_a_value_that_cannot_be_registered_is_reported(project: Project) -> None:
     project.write(
         "odd.py",
         "from holdfast.sdk import DAG\nclass Odd: ...\nDAG('d').tags = (Odd(),)\n",
@@ -97,4 +99,4 @@ def test_what_cannot_be_registered_is_reported(project: Project) -> None:
     ended = project.holdfast("run", "odd.py")
 
     assert ended.status == 2
-    assert "Odd" in ended.err and "is nothing to be sent or kept" in ended.err
+    assert "Odd" in ended.err and "cannot be sent or stored" in ended.err

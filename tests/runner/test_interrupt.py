@@ -1,10 +1,11 @@
-"""Ctrl-C: the run stops cleanly, says how to go on, and goes on."""
+"""Ctrl-C: a clean stop with a hint, and the resumed run."""
 
 from __future__ import annotations
 
 import signal
 import time
 
+import pytest
 from project import Project, wait_until
 from terminal import Terminal
 
@@ -45,7 +46,7 @@ def _is_under_way(project: Project) -> bool:
     return project.read("notes") == "first ran\nsecond ran\n"
 
 
-def test_a_run_that_was_interrupted_goes_on_without_what_is_done(project: Project) -> None:
+def test_an_interrupted_run_resumes_without_its_finished_tasks(project: Project) -> None:
     project.write("dag.py", WAITING)
     with project.start("run", "dag.py", "--run-id", "r") as process:
         wait_until(lambda: _is_under_way(project) and project.task_store("second"))
@@ -53,7 +54,7 @@ def test_a_run_that_was_interrupted_goes_on_without_what_is_done(project: Projec
         _, said = process.communicate(timeout=30)
 
     assert process.returncode == 130
-    assert said.endswith("Stopped. Go on with: holdfast run dag.py --run-id r\n"), said
+    assert said.endswith("Stopped. Resume with: holdfast run dag.py --run-id r\n"), said
     assert "Traceback" not in said
     assert project.processes() == []
     assert project.states() == {"first": "success", "second": "scheduled"}
@@ -70,7 +71,8 @@ def test_a_run_that_was_interrupted_goes_on_without_what_is_done(project: Projec
     assert project.tasks()["second"].failures == 0
 
 
-def test_a_second_interrupt_ends_a_task_that_does_not_listen(project: Project) -> None:
+@pytest.mark.full
+def test_a_second_interrupt_ends_a_task_that_ignores_the_first(project: Project) -> None:
     project.write("dag.py", WAITING)
     project.path("stubborn").touch()
     with Terminal(project, "run", "dag.py", "--run-id", "r") as terminal:
@@ -85,7 +87,7 @@ def test_a_second_interrupt_ends_a_task_that_does_not_listen(project: Project) -
 
         assert terminal.finish() == 130
         assert time.monotonic() - before < 5
-        assert "Go on with: holdfast run dag.py --run-id r" in terminal.screen
+        assert "Resume with: holdfast run dag.py --run-id r" in terminal.screen
         assert "Traceback" not in terminal.screen
     wait_until(lambda: not project.processes(), timeout=5)
 
@@ -96,6 +98,7 @@ def test_a_second_interrupt_ends_a_task_that_does_not_listen(project: Project) -
     assert project.result("second") == ["result of first"]
 
 
+@pytest.mark.full
 def test_an_interrupt_while_the_file_is_imported_leaves_nothing(project: Project) -> None:
     project.write("dag.py", "import time\nopen('importing', 'w').close()\ntime.sleep(60)\n")
     with Terminal(project, "run", "dag.py") as terminal:

@@ -1,7 +1,7 @@
 """SIGKILL of each process of a run at the call and at the return of its functions.
 
 A first run records which functions each kind of process calls. Then there is a run for each of
-these points, in which the first process that gets there is killed.
+these points, in which the first process that reaches it is killed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from project import Project, Result, new_project
 
 HOOK = Path(__file__).parent / "killpoints"
-"""A directory with a `sitecustomize.py`."""
+"""Directory with a `sitecustomize.py`."""
 TIMEOUT = 300.0
 
 PLAIN = """
@@ -68,6 +68,7 @@ SPARK = """
     """
 
 
+@pytest.mark.full
 @pytest.mark.chaos
 @pytest.mark.parametrize(
     ("dag", "known", "in_a_round"),
@@ -80,7 +81,7 @@ SPARK = """
 def test_a_kill_at_any_point_costs_an_attempt_at_most(
     dag: str, known: str, in_a_round: float, rounds: int, tmp_path: Path
 ) -> None:
-    """At points that a run of the DAG passes and one of `known` does not."""
+    """Kill at the points that a run of the DAG passes and one of `known` does not."""
     points = _points(dag, tmp_path / "dag") - _points(known, tmp_path / "known")
     some = random.Random(0).sample(sorted(points), len(points))[: math.ceil(in_a_round * rounds)]
     for number, point in enumerate(some):
@@ -89,7 +90,8 @@ def test_a_kill_at_any_point_costs_an_attempt_at_most(
 
 
 def _points(dag: str, directory: Path) -> set[str]:
-    """What processes of an undisturbed run pass, and each message that they send."""
+    """Return the points that processes of a run without kills pass, and each message that they
+    send."""
     if not dag:
         return set()
     with _new_project(directory) as project:

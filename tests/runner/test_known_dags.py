@@ -1,4 +1,4 @@
-"""What a scheduler knows of its DAG files, without processes: imports are answered by the test."""
+"""The scheduler's knowledge of its DAG files, without processes: the test answers the imports."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast import run_command as r
-from holdfast.dagspec import DagSpec
+from holdfast import commands as c
 from holdfast.errors import StoreUnavailable
-from holdfast.runner import known_dags
-from holdfast.runner.conductor import Conductor
-from holdfast.runner.dagfiles import DagDirectory
-from holdfast.runner.known_dags import KnownDags
-from holdfast.runner.messages import Parsed
-from holdfast.runner.orders import FileParsed
+from holdfast.model.dag import DagSpec
+from holdfast.runner.protocol.messages import Parsed
+from holdfast.runner.protocol.orders import FileParsed
+from holdfast.runner.scheduler import known_dags
+from holdfast.runner.scheduler.conductor import Conductor
+from holdfast.runner.scheduler.dag_files import DagDirectory
+from holdfast.runner.scheduler.known_dags import KnownDags
 from holdfast.stores.sql import SqlStore
 
 TEXT = "# holdfast DAG\n"
 
 
 class Importer:
-    """Stands for a conductor: imports take place when the test says what came of them."""
+    """Stub of a conductor: imports end when the test gives their outcome."""
 
     def __init__(self, store: SqlStore) -> None:
         self.store = store
@@ -70,10 +70,10 @@ class Site:
         self.known.save()
 
     def holders(self) -> dict[str, str]:
-        return {info.dag_id: info.file for info in self.store.execute(r.ListDags())}
+        return {info.dag_id: info.file for info in self.store.execute(c.ListDags())}
 
     def errors(self) -> dict[str, str]:
-        return {one.file: one.error for one in self.store.execute(r.ListFiles()) if one.error}
+        return {one.file: one.error for one in self.store.execute(c.ListFiles()) if one.error}
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def forward(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return move
 
 
-def test_an_import_that_failed_is_tried_again(
+def test_a_failed_import_is_retried(
     forward: Callable[[float], None], site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.hold("a.py", "sales")
@@ -104,15 +104,15 @@ def test_an_import_that_failed_is_tried_again(
     at_once = list(site.importer.asked)
 
     for times in (1, 2):
-        forward(times * known_dags.TRY_AGAIN)
+        forward(times * known_dags.FIRST_RETRY_PAUSE)
         site.known.look()
         site.importer.answer(site.path("a.py"), error="ConnectionError: no warehouse")
         site.known.save()
     told = [one for one in caplog.messages if "cannot be used" in one]
-    forward(3 * known_dags.TRY_AGAIN)
+    forward(3 * known_dags.FIRST_RETRY_PAUSE)
     site.known.look()
     seldom = list(site.importer.asked)
-    forward(known_dags.TRY_AGAIN)
+    forward(known_dags.FIRST_RETRY_PAUSE)
     site.known.look()
     site.importer.answer(site.path("a.py"), "sales")
     site.known.save()
@@ -122,7 +122,7 @@ def test_an_import_that_failed_is_tried_again(
     assert site.errors() == {}
 
 
-def test_a_dag_in_two_files_stays_with_the_first_until_that_lets_it_go(site: Site) -> None:
+def test_a_dag_in_two_files_stays_with_the_first_until_it_is_removed_there(site: Site) -> None:
     site.hold("a.py", "sales", "stock")
     site.hold("b.py", "sales")
     clash = site.errors()
@@ -130,33 +130,33 @@ def test_a_dag_in_two_files_stays_with_the_first_until_that_lets_it_go(site: Sit
 
     assert clash == {
         "b.py": "DAG `sales` of b.py is already in a.py\n"
-        "hint: give one of them another dag_id, or take it out of the other file; of a scheduler "
-        "that has stopped, it is free after half a minute"
+        "hint: give one of them another dag_id, or remove it from the other file; if another "
+        "scheduler read it and has stopped, retry in half a minute"
     }
     assert site.errors() == {}
     assert site.holders() == {"sales": "b.py", "stock": "a.py"}
 
 
-def test_what_the_store_has_lost_is_told_to_it_again(
+def test_dags_that_the_store_has_lost_are_saved_again(
     forward: Callable[[float], None], site: Site
 ) -> None:
     site.hold("a.py", "sales")
     site.known.look()
-    site.store.execute(r.PauseDag("sales", True))
-    site.store.execute(r.ForgetFile("a.py", ("sales",)))  # such as by a scheduler elsewhere
+    site.store.execute(c.PauseDag("sales", True))
+    site.store.execute(c.ForgetFile("a.py", ("sales",)))  # such as by a scheduler elsewhere
 
-    forward(known_dags.SEE)
+    forward(known_dags.REPORT_INTERVAL)
     site.known.look()
     site.importer.answer(site.path("a.py"), "sales")
     site.known.save()
 
     assert site.holders() == {"sales": "a.py"}
-    assert site.store.execute(r.GetDag("sales")).paused
+    assert site.store.execute(c.GetDag("sales")).paused
 
 
-def test_the_same_files_at_another_place_are_the_same(site: Site, tmp_path: Path) -> None:
+def test_the_same_files_in_another_directory_are_the_same(site: Site, tmp_path: Path) -> None:
     site.hold("a.py", "sales")
-    site.store.execute(r.PauseDag("sales", True))
+    site.store.execute(c.PauseDag("sales", True))
     site.directory = site.directory.rename(tmp_path / "moved")
 
     site.known = site.scheduler()
@@ -164,10 +164,10 @@ def test_the_same_files_at_another_place_are_the_same(site: Site, tmp_path: Path
 
     assert site.holders() == {"sales": "a.py"}
     assert (site.errors(), list(site.known.dags)) == ({}, ["sales"])
-    assert site.store.execute(r.GetDag("sales")).paused
+    assert site.store.execute(c.GetDag("sales")).paused
 
 
-def test_another_directory_has_no_say_in_what_is_not_its_own(site: Site, tmp_path: Path) -> None:
+def test_a_scheduler_does_not_change_dags_of_another_directory(site: Site, tmp_path: Path) -> None:
     site.hold("a.py", "sales")
     other = tmp_path / "other"
     other.mkdir()
@@ -179,7 +179,7 @@ def test_another_directory_has_no_say_in_what_is_not_its_own(site: Site, tmp_pat
     assert site.holders() == {"sales": "a.py"}
 
 
-def test_a_file_that_goes_while_it_is_imported_leaves_no_error(site: Site) -> None:
+def test_a_file_removed_during_its_import_leaves_no_error(site: Site) -> None:
     site.path("a.py").write_text(TEXT)
     site.known.look()
     site.path("a.py").unlink()
@@ -195,9 +195,9 @@ def test_a_file_that_goes_while_it_is_imported_leaves_no_error(site: Site) -> No
 def test_files_may_exchange_their_dags(forward: Callable[[float], None], site: Site) -> None:
     site.hold("a.py", "sales", "tax")
     site.hold("b.py", "stock")
-    forward(known_dags.SEE)
+    forward(known_dags.REPORT_INTERVAL)
     site.known.look()
-    site.store.execute(r.PauseDag("sales", True))
+    site.store.execute(c.PauseDag("sales", True))
 
     site.hold("a.py", "stock", "tax")
     between = set(site.errors())
@@ -207,7 +207,7 @@ def test_files_may_exchange_their_dags(forward: Callable[[float], None], site: S
     assert site.errors() == {}
     assert site.holders() == {"sales": "b.py", "stock": "a.py", "tax": "a.py"}
     assert site.known.dags.keys() == {"sales", "stock", "tax"}
-    assert site.store.execute(r.GetDag("sales")).paused
+    assert site.store.execute(c.GetDag("sales")).paused
 
 
 def test_a_change_during_an_import_is_read(site: Site) -> None:
@@ -226,7 +226,7 @@ def test_a_change_during_an_import_is_read(site: Site) -> None:
     assert site.holders() == {"new": "a.py"}
 
 
-def test_a_file_that_goes_while_the_store_is_away_has_gone(
+def test_a_file_removed_while_the_store_is_unavailable_is_removed(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.hold("a.py", "sales")
@@ -250,7 +250,7 @@ def test_a_file_that_goes_while_the_store_is_away_has_gone(
     assert site.holders() == {"sales": "", "stock": ""}
 
 
-def test_a_file_that_takes_long_holds_up_no_other_for_long(
+def test_a_slow_import_does_not_delay_other_files(
     forward: Callable[[float], None], tmp_path: Path, site: Site
 ) -> None:
     site.path("slow.py").write_text(TEXT)
@@ -258,14 +258,14 @@ def test_a_file_that_takes_long_holds_up_no_other_for_long(
     site.known.look()
     early = site.known.complete
 
-    forward(known_dags.PATIENCE)
+    forward(known_dags.START_TIMEOUT)
     site.known.look()
 
     assert not early
     assert site.known.complete
 
 
-def test_a_file_that_was_away_when_its_import_ended_is_imported_again(site: Site) -> None:
+def test_a_file_that_was_missing_at_the_end_of_its_import_is_imported_again(site: Site) -> None:
     site.path("a.py").write_text(TEXT)
     site.known.look()
     site.importer.answer(site.path("a.py"), "sales")
@@ -280,7 +280,7 @@ def test_a_file_that_was_away_when_its_import_ended_is_imported_again(site: Site
     assert site.holders() == {"sales": "a.py"}
 
 
-def test_a_file_that_is_replaced_unnoticeably_is_imported(site: Site) -> None:
+def test_a_replaced_file_with_the_same_size_and_time_is_imported(site: Site) -> None:
     site.path("a.py").write_text(TEXT.replace("DAG", "dag"))
     before = site.path("a.py").stat()
     site.known.look()
@@ -303,7 +303,7 @@ def test_a_refused_file_that_has_changed_is_used_as_it_is_now(site: Site) -> Non
     assert site.holders() == {"sales": "b.py", "second": "b.py"}
 
 
-def test_files_of_one_name_in_two_directories_leave_each_other_alone(
+def test_files_of_the_same_name_in_two_directories_are_independent(
     forward: Callable[[float], None], site: Site, tmp_path: Path
 ) -> None:
     site.hold("etl.py", "sales")
@@ -318,7 +318,7 @@ def test_files_of_one_name_in_two_directories_leave_each_other_alone(
     for _ in range(2):
         site.known.look()
 
-    forward(known_dags.SEE)
+    forward(known_dags.REPORT_INTERVAL)
     here.look()
 
     assert directory != site.directory
@@ -327,7 +327,7 @@ def test_files_of_one_name_in_two_directories_leave_each_other_alone(
     assert site.importer.asked == []
 
 
-def test_what_is_wrong_with_a_dag_is_told(site: Site) -> None:
+def test_the_error_of_a_dag_is_reported(site: Site) -> None:
     site.hold("a.py", "sales")
     site.hold("b.py", "stock")
     site.hold("b.py", error="SyntaxError")
@@ -342,4 +342,4 @@ def test_what_is_wrong_with_a_dag_is_told(site: Site) -> None:
     assert at_first == f"its file {site.path('a.py')} is still being imported"
     told = site.known.why_without("stock")
     assert told == f"its file {site.path('b.py')} is broken; `holdfast dags errors` shows why"
-    assert site.known.why_without("other") == "no DAG file holds it"
+    assert site.known.why_without("other") == "no DAG file defines it"

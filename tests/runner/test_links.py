@@ -10,12 +10,12 @@ from queue import Queue
 
 import pytest
 
-from holdfast.runner.channel import NOTICE, ORDER, Channel, encode
-from holdfast.runner.launcher import Launch
-from holdfast.runner.nursery import LauncherGone, Nursery
-from holdfast.runner.orders import Notice
-from holdfast.runner.supervisor import _listen
+from holdfast.runner.launcher.launcher import Launch
+from holdfast.runner.protocol.orders import Notice
+from holdfast.runner.scheduler.supervisor_link import _listen
+from holdfast.runner.supervisor.launcher_link import LauncherGone, LauncherLink
 from holdfast.settings import load
+from holdfast.wire.channel import NOTICE, ORDER, Channel, encode
 
 
 def test_a_launcher_ends_silently_when_its_supervisor_dies_with_notices_unread() -> None:
@@ -39,15 +39,15 @@ def test_a_launcher_ends_silently_when_its_supervisor_dies_with_notices_unread()
     assert launcher.returncode == 0
 
 
-def test_a_nursery_that_was_closed_starts_no_other_launcher() -> None:
-    nursery = Nursery()
-    nursery.close()
+def test_a_launcher_that_was_closed_starts_no_other_launcher() -> None:
+    launcher = LauncherLink()
+    launcher.close()
 
     with pytest.raises(LauncherGone):
-        nursery.launch()
+        launcher.launch()
 
 
-def test_a_supervisor_that_sends_what_is_no_message_counts_as_dead() -> None:
+def test_a_supervisor_that_sends_an_invalid_message_counts_as_dead() -> None:
     ours, its = socket.socketpair()
     notices: Queue[Notice | None] = Queue()
     with subprocess.Popen(["sleep", "600"]) as supervisor, its, ours:

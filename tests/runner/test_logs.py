@@ -1,27 +1,29 @@
+"""Paths of log files."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
 
-from holdfast.runner.logs import log_path, run_logs, service_logs, watcher_log
-from holdfast.scope import TaskScope
+from holdfast.actions.logs import log_path, run_logs, service_logs, watcher_log
+from holdfast.model.scope import TaskScope
 
 HOME = Path("home")
 
 
-def test_the_path_tells_dag_run_task_and_attempt():
+def test_the_path_contains_dag_run_task_and_attempt():
     scope = TaskScope("etl", "scheduled__2026-01-01", "load")
 
     assert log_path(HOME, scope, 2) == Path("home/logs/etl/scheduled__2026-01-01/load/2.log")
 
 
-def test_the_path_tells_the_map_index():
+def test_the_path_contains_the_map_index():
     assert log_path(HOME, TaskScope("etl", "r1", "load", 7), 1).parent.name == "load.7"
 
 
 @pytest.mark.parametrize("id", ["..", "/etc/passwd", "a/b", ".hidden", "ü 🚀", "%2E", "x" * 250])
-def test_any_id_makes_one_directory_below_that_of_its_run(tmp_path, id):
+def test_any_id_is_one_directory_below_that_of_its_run(tmp_path, id):
     path = log_path(tmp_path, TaskScope(id, id, id, 2**31 - 1), 1)
 
     path.parent.mkdir(parents=True)
@@ -50,7 +52,7 @@ def test_the_logs_of_a_run_are_in_its_directory():
 
 
 @pytest.mark.parametrize("dag_id", ["watchers", "service-logs", "dag-files.log", "callbacks.log"])
-def test_no_dag_shares_a_place_with_what_is_printed_outside_of_attempts(dag_id):
+def test_no_dag_shares_a_directory_with_logs_outside_of_attempts(dag_id):
     shared = run_logs(HOME, dag_id, "orders")
 
     assert not shared.is_relative_to(service_logs(HOME))
@@ -58,7 +60,7 @@ def test_no_dag_shares_a_place_with_what_is_printed_outside_of_attempts(dag_id):
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a/b", "s3://lake/orders", "x" * 1500])
-def test_any_asset_makes_one_directory_for_its_watchers(tmp_path, name):
+def test_any_asset_has_one_directory_for_its_watchers(tmp_path, name):
     path = watcher_log(tmp_path, name, name)
 
     path.parent.mkdir(parents=True)

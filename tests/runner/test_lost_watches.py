@@ -1,4 +1,4 @@
-"""A watch that another process took: it is let go of, and taken up again when it is free."""
+"""Watches taken by another process: released, and resumed when they are free."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import time
 from datetime import timedelta
 
 import landing
+import pytest
 from project import Project, wait_until
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.entry import WatcherWriter
-from holdfast.run import EmittedEvent, Process, Watch, WatchInfo
-from holdfast.scope import AssetScope
+from holdfast import commands as c
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.run import EmittedEvent, Process, Watch, WatchInfo
+from holdfast.model.scope import AssetScope
 
 LANDED = AssetScope(name="landed")
 ANOTHER = Process("another machine", 1, "1")
@@ -26,14 +26,14 @@ SHORT_LEASE = """
 
 
 def newest(project: Project) -> WatchInfo:
-    [info] = project.store.execute(r.ListWatches())
+    [info] = project.store.execute(c.ListWatches())
     return info
 
 
 def take(project: Project, dead: Process | None = None) -> Watch:
-    """Another triggerer begins to watch, and will not for long."""
+    """Start the watch of another triggerer, for a short time."""
     return project.store.execute(
-        r.StartWatch(
+        c.StartWatch(
             asset=LANDED,
             watcher="landing",
             process=ANOTHER,
@@ -44,10 +44,10 @@ def take(project: Project, dead: Process | None = None) -> Watch:
 
 
 def report(project: Project, watch: Watch, name: str) -> None:
-    """What the watcher in the DAG file does when it sees a file."""
+    """Report an event as the watcher in the DAG file does when it sees a file."""
     cursor = c.Set(LANDED, "cursor", f'"{name}"', WatcherWriter())
     event = EmittedEvent("landed", "file:///landed", f'{{"payload":{{"file":"{name}"}}}}')
-    project.store.execute(r.Emit(watch, (cursor,), event))
+    project.store.execute(c.Emit(watch, (cursor,), event))
 
 
 def seen(project: Project) -> list[str]:
@@ -55,14 +55,15 @@ def seen(project: Project) -> list[str]:
 
 
 def prepare(project: Project) -> None:
-    """The DAG is known, and one file has landed."""
+    """Save the DAG, and let one file land."""
     project.write("dag.py", landing.DAG)
     project.path("landing").mkdir()
-    assert project.holdfast("run", "dag.py").status == 1  # nothing has landed to be loaded
+    assert project.holdfast("run", "dag.py").status == 1  # no file has landed to be loaded
     project.path("landing/a").touch()
 
 
-def test_a_watch_that_was_taken_is_taken_up_again(project: Project) -> None:
+@pytest.mark.full
+def test_a_watch_taken_by_another_process_is_resumed_when_it_is_free(project: Project) -> None:
     prepare(project)
     with project.service("triggerer"):
         wait_until(lambda: seen(project) == ["a"])
@@ -77,7 +78,8 @@ def test_a_watch_that_was_taken_is_taken_up_again(project: Project) -> None:
     assert "Traceback" not in project.read("triggerer.err")
 
 
-def test_a_watch_whose_lease_passed_in_a_stop_is_taken_up_again(project: Project) -> None:
+@pytest.mark.full
+def test_a_watch_whose_lease_expired_during_a_stop_is_resumed(project: Project) -> None:
     prepare(project)
     project.write("short/sitecustomize.py", SHORT_LEASE)
     with project.service("triggerer", PYTHONPATH=str(project.path("short"))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from project import Project
 
-from holdfast.run import RunState
+from holdfast.model.run import RunState
 
 DAG = """\
 from holdfast.sdk import DAG, task

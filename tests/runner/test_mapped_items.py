@@ -1,9 +1,10 @@
-"""A mapped instance has the task store of its own item, also when the list has changed."""
+"""Mapped items: an instance has the task store of its own item, also after the list has changed."""
 
 from __future__ import annotations
 
 import json
 
+import pytest
 from project import Project
 
 FILE = """
@@ -32,7 +33,7 @@ with DAG("d"):
 
 
 def rerun(project: Project, items: list[str]) -> list[list[object]]:
-    """Clear the source and what follows, and run on with another list: what the instances saw."""
+    """Clear the source and its downstream, and run with another list; return the read state."""
     project.write("items", json.dumps(items))
     project.write("broken", "")
     project.path("notes").unlink()
@@ -48,14 +49,15 @@ def failed_once(project: Project) -> None:
     assert project.holdfast("run", "d.py", "--run-id", "r").status == 1
 
 
-def test_another_item_does_not_inherit_the_state_of_the_one_before(project: Project) -> None:
+@pytest.mark.full
+def test_another_item_does_not_inherit_the_state_of_the_previous_one(project: Project) -> None:
     failed_once(project)
 
     seen = rerun(project, ["z", "a", "b", "c"])
 
     assert seen == [[0, "z", None], [1, "a", None], [2, "b", None], [3, "c", None]]
     log = project.holdfast("tasks", "logs", "d", "r", "load", "--map-index", "1").out
-    assert "map index 1 stands for another item than before" in log
+    assert "map index 1 now has another item" in log
 
 
 def test_the_same_item_resumes(project: Project) -> None:

@@ -1,4 +1,4 @@
-"""Tasks that do what no task should: a definite state, a clear message, and nothing left behind."""
+"""Misbehaving tasks: a definite state, a clear message, and no process left behind."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from project import Project, Result
 
-from holdfast.run import Outcome
-from holdfast.runner.nursery import LOG_LIMIT
+from holdfast.model.run import Outcome
+from holdfast.runner.supervisor.launcher_link import LOG_LIMIT
 
 MISBEHAVING = """
 import ctypes, os, signal, socket, subprocess, sys, threading, time
@@ -164,7 +164,7 @@ FAILURES = {
     "exits": (3, None, "its process ended with exit status 3 before the task returned"),
     "exits_well": (0, None, "its process ended with exit status 0 before the task returned"),
     "crashes": (None, 11, "its process was killed by SIGSEGV"),
-    "is_killed": (None, 9, "its process was killed by SIGKILL; was there too little memory?"),
+    "is_killed": (None, 9, "its process was killed by SIGKILL, perhaps for lack of memory"),
     "forks_and_the_parent_dies": (4, None, "ended with exit status 4 before the task returned"),
     "closes_its_connection": (None, 9, "closed its connection to its supervisor"),
     "closes_its_connection_and_returns": (1, None, "ended with exit status 1"),
@@ -178,7 +178,9 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("task_id", FAILURES)
-def test_it_fails_with_its_reason(ran: tuple[Project, Result], task_id: str) -> None:
+def test_a_misbehaving_task_fails_with_its_reason(
+    ran: tuple[Project, Result], task_id: str
+) -> None:
     project, _ = ran
     status, signal, reason = FAILURES[task_id]
     [attempt] = project.attempts(task_id)
@@ -202,14 +204,16 @@ def test_it_fails_with_its_reason(ran: tuple[Project, Result], task_id: str) -> 
         "closes_its_output",
     ],
 )
-def test_it_succeeds_all_the_same(ran: tuple[Project, Result], task_id: str) -> None:
+def test_a_harmless_task_succeeds(ran: tuple[Project, Result], task_id: str) -> None:
     project, _ = ran
 
     assert project.states()[task_id] == "success"
     assert project.result(task_id)[0] in ("the parent", "done")
 
 
-def test_a_task_that_was_not_heard_finds_why_in_its_log(ran: tuple[Project, Result]) -> None:
+def test_a_task_whose_report_was_lost_has_the_reason_in_its_log(
+    ran: tuple[Project, Result],
+) -> None:
     project, _ = ran
 
     log = project.log("closes_its_connection_and_returns")
@@ -217,14 +221,14 @@ def test_a_task_that_was_not_heard_finds_why_in_its_log(ran: tuple[Project, Resu
     assert "the task's connection to its supervisor is closed" in log
 
 
-def test_a_fork_has_no_stores(ran: tuple[Project, Result]) -> None:
+def test_a_forked_process_has_no_stores(ran: tuple[Project, Result]) -> None:
     project, _ = ran
 
     assert project.task_store("forks_and_both_return") == {"by": "the parent"}
     assert "refused: this is a fork of the task's process" in project.log("forks_and_both_return")
 
 
-def test_the_reason_is_told_by_the_commands(ran: tuple[Project, Result]) -> None:
+def test_commands_show_the_reason(ran: tuple[Project, Result]) -> None:
     project, ended = ran
 
     shown = project.holdfast("tasks", "show", "d", "r", "crashes")
@@ -263,7 +267,10 @@ def test_a_log_has_a_limit(project: Project) -> None:
     assert end.endswith(b"\n[the log ends here: it has reached its limit]\n")
 
 
-def test_a_log_that_cannot_be_written_is_told_and_the_task_runs_without(project: Project) -> None:
+@pytest.mark.full
+def test_a_log_that_cannot_be_written_is_reported_and_the_task_runs_without(
+    project: Project,
+) -> None:
     project.write(".holdfast/logs", "a file where a directory should be")
 
     ended = project.run_dag(
@@ -284,7 +291,7 @@ def test_a_log_that_cannot_be_written_is_told_and_the_task_runs_without(project:
 
     assert ended.status == 0, ended.err
     assert project.result("prints") == ["done"]
-    assert "there will be no log" in ended.err and "prints/1.log" in ended.err
+    assert "cannot be written" in ended.err and "prints/1.log" in ended.err
     assert "Traceback" not in ended.err
     assert shown.status == 1 and shown.err.startswith("error: ")
     assert "unexpected" not in shown.err

@@ -1,4 +1,4 @@
-"""Values in an object store that is missing, goes away, or was meddled with, in a run."""
+"""Missing, unavailable or modified object storage during a run."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
-from project import Project, Result, wait_until
-
-from holdfast import command as c
-from holdfast.accessor import TaskStore
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.errors import StaleAttempt
-from holdfast.scope import AssetScope, StoreScope, TaskScope
-from holdfast.settings import ObjectStore
-from holdfast.store import Store
-from holdfast.stores.offload import OffloadStore
-from holdfast.value import reference_in
 from lossy import ANSWER, REQUEST, LossyProxy
 from objectserver import ObjectServer, object_server
+from project import Project, Result, wait_until
+
+from holdfast import commands as c
+from holdfast.accessor.task_store import TaskStore
+from holdfast.errors import StaleAttempt
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import reference_in
+from holdfast.settings import ObjectStore
+from holdfast.store import Store
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.store import OffloadStore
 
 ORDERS = AssetScope(name="orders")
 
@@ -74,7 +74,7 @@ FIRST = (
 
 
 class Storage:
-    """A bucket of a real S3 server, and a project whose workers keep values in it."""
+    """Bucket of a real S3 server, and a project whose workers offload values to it."""
 
     def __init__(self, server: ObjectServer, project: Project) -> None:
         self.server, self.project = server, project
@@ -93,7 +93,7 @@ class Storage:
         return {stored.reference for stored in backend.list_objects()}
 
     def references(self) -> set[str]:
-        """Those of all entries and their histories."""
+        """Return the references of all entries and their histories."""
         execute = self.project.store.execute
         texts = [at.entry.value for at in execute(c.List(c.TaskFilter())).found]
         for at in execute(c.List(c.AssetFilter())).found:
@@ -117,19 +117,20 @@ def s3() -> Iterator[ObjectServer]:
 
 @pytest.fixture(scope="module")
 def storage(s3: ObjectServer, shared_project: Callable[..., Project]) -> Storage:
-    """After a run in which all went well."""
+    """Return the storage after a successful run."""
     storage = Storage(s3, shared_project())
     result = storage.run(FIRST, "first")
     assert result.status == 0, result.err
     return storage
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("task_id", ["odd_keys", "odd_keys_async"])
-def test_a_key_may_be_anything(storage: Storage, task_id: str) -> None:
+def test_a_key_may_have_any_characters(storage: Storage, task_id: str) -> None:
     assert storage.project.result(task_id, "d", "first") == [True]
 
 
-def test_what_is_left_of_a_run_is_what_its_entries_name(storage: Storage) -> None:
+def test_a_run_leaves_only_objects_that_entries_refer_to(storage: Storage) -> None:
     [[error, stands]] = storage.project.result("refused", "d", "first")
 
     assert error.startswith("VersionConflict: ")
@@ -138,7 +139,7 @@ def test_what_is_left_of_a_run_is_what_its_entries_name(storage: Storage) -> Non
 
 
 class Superseded(ObjectStoreBackend):
-    """While it writes an object, the next attempt of the task begins."""
+    """Backend during whose write of an object the next attempt of the task starts."""
 
     store: Store
 
@@ -148,7 +149,7 @@ class Superseded(ObjectStoreBackend):
         self.store.execute(c.StartAttempt(scope))
 
 
-def test_an_attempt_that_is_superseded_while_it_writes_changes_nothing_and_leaves_nothing(
+def test_an_attempt_superseded_during_a_write_changes_nothing_and_leaves_no_object(
     storage: Storage,
 ) -> None:
     inner, scope = storage.project.store, TaskScope("script", "monday", "load")
@@ -168,7 +169,7 @@ def test_an_attempt_that_is_superseded_while_it_writes_changes_nothing_and_leave
     assert storage.objects() == storage.references()
 
 
-def test_without_its_bucket_a_write_fails_and_the_old_value_stands(storage: Storage) -> None:
+def test_without_its_bucket_a_write_fails_and_the_old_value_is_kept(storage: Storage) -> None:
     before = storage.reference("kept")
 
     result = storage.run(
@@ -222,7 +223,8 @@ def test_an_object_that_was_deleted_or_changed_is_an_error_that_names_it(storage
     assert repaired == {"written": 4}
 
 
-def test_a_store_that_goes_away_and_comes_back_costs_time_and_nothing_else(
+@pytest.mark.full
+def test_a_temporarily_unavailable_object_store_only_delays_the_run(
     s3: ObjectServer, project: Project
 ) -> None:
     Storage(s3, project)

@@ -1,4 +1,4 @@
-"""Telling processes apart."""
+"""Identification of processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import msgspec
 import pytest
 
-from holdfast.runner import process
+from holdfast import process
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +16,7 @@ def _forgetful() -> None:
     process.this_process.cache_clear()
 
 
-def test_a_number_of_another_process_namespace_says_nothing_here(
+def test_a_pid_of_another_process_namespace_is_not_a_local_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = process.this_process()

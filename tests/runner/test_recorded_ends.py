@@ -1,26 +1,25 @@
-"""The end of an attempt that a supervisor records, while the store is away for a moment."""
+"""Recording of the end of an attempt while the store is temporarily unavailable."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
 import pytest
+from servers import SqliteDatabase
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.accessor import Rules
-from holdfast.command import Command
-from holdfast.dagspec import TaskSpec
-from holdfast.entry import TaskWriter
+from holdfast import commands as c
+from holdfast.accessor.binding import Rules
+from holdfast.commands import Command
 from holdfast.errors import StoreUnavailable
-from holdfast.run import Ending, Outcome, TaskState
-from holdfast.runner.attempt import Attempt, Surroundings
-from holdfast.runner.messages import Succeeded
-from holdfast.runner.orders import RunTask
-from holdfast.scope import TaskScope
+from holdfast.model.dag import TaskSpec
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import Ending, Outcome, TaskState
+from holdfast.model.scope import TaskScope
+from holdfast.runner.protocol.messages import Succeeded
+from holdfast.runner.protocol.orders import RunTask
+from holdfast.runner.supervisor.attempt import Attempt, Resources
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
-from servers import SqliteDatabase
 
 A = TypeVar("A")
 
@@ -28,8 +27,8 @@ SCOPE = TaskScope("sales", "monday", "load")
 TASK = TaskSpec(task_id="load", operator="@task")
 
 
-class AwayForAMoment(Store):
-    """Fails at the first end of an attempt, which has or has not come to the store before."""
+class TemporarilyUnavailable(Store):
+    """Store that fails at the first end of an attempt, before or after executing it."""
 
     def __init__(self, store: Store, before: c.FinishAttempt | None) -> None:
         self._store = store
@@ -48,24 +47,24 @@ class AwayForAMoment(Store):
 @pytest.fixture
 def store(sqlite_database: SqliteDatabase) -> SqlStore:
     store = SqlStore(sqlite_database.empty())
-    store.execute(r.CreateRun(dag_id="sales", run_id="monday"))
+    store.execute(c.CreateRun(dag_id="sales", run_id="monday"))
     store.execute(c.RegisterTask(SCOPE))
     return store
 
 
 def recorded(store: Store, before: c.FinishAttempt | None) -> tuple[Ending | None, Outcome | None]:
-    """What a supervisor takes for the end of a successful attempt, and what the store has."""
-    run = store.execute(r.GetRun("sales", "monday"))
-    [instance] = store.execute(r.ListTaskInstances(dag_id="sales"))
+    """Return the end of a successful attempt for the supervisor, and the outcome in the store."""
+    run = store.execute(c.GetRun("sales", "monday"))
+    [instance] = store.execute(c.ListTaskInstances(dag_id="sales"))
     writer = TaskWriter(SCOPE, instance.attempt)
-    around = cast(Any, (AwayForAMoment(store, before), None, Rules(), None, None, None))
-    attempt = Attempt(RunTask("sales.py", run, TASK, instance), Surroundings(*around))
+    around = cast(Any, (TemporarilyUnavailable(store, before), None, Rules(), None, None, None))
+    attempt = Attempt(RunTask("sales.py", run, TASK, instance), Resources(*around))
     ending = attempt._finish(writer, Succeeded(), 0)
-    [info] = store.execute(r.ListAttempts(SCOPE))
+    [info] = store.execute(c.ListAttempts(SCOPE))
     return ending, info.outcome
 
 
-def test_an_end_that_did_not_arrive_is_recorded_again(store: SqlStore) -> None:
+def test_an_end_that_did_not_reach_the_store_is_recorded_again(store: SqlStore) -> None:
     store.execute(c.StartAttempt(SCOPE))
 
     ending, outcome = recorded(store, None)
@@ -74,7 +73,7 @@ def test_an_end_that_did_not_arrive_is_recorded_again(store: SqlStore) -> None:
     assert (ending.outcome, outcome) == (Outcome.SUCCESS, Outcome.SUCCESS)
 
 
-def test_an_end_whose_answer_was_lost_stands(store: SqlStore) -> None:
+def test_an_end_whose_answer_was_lost_is_recorded(store: SqlStore) -> None:
     writer = TaskWriter(SCOPE, store.execute(c.StartAttempt(SCOPE)))
 
     ending, outcome = recorded(store, c.FinishAttempt(writer, True))
@@ -83,7 +82,7 @@ def test_an_end_whose_answer_was_lost_stands(store: SqlStore) -> None:
     assert (ending.outcome, outcome) == (Outcome.SUCCESS, Outcome.SUCCESS)
 
 
-def test_an_end_that_somebody_else_has_recorded_is_not_taken_for_its_own(store: SqlStore) -> None:
+def test_an_end_recorded_by_another_process_is_not_taken_for_its_own(store: SqlStore) -> None:
     writer = TaskWriter(SCOPE, store.execute(c.StartAttempt(SCOPE)))
     lost = Ending(outcome=Outcome.INTERRUPTED, state=TaskState.SCHEDULED)
 

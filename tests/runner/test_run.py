@@ -1,4 +1,4 @@
-"""`holdfast run`: what a DAG comes to, from a file to what is left in the store."""
+"""`holdfast run`: runs of DAG files, and their effects in the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from project import Project, Result, wait_until
 from terminal import Terminal
 
-from holdfast.run import Outcome, RunKind, RunState
+from holdfast.model.run import Outcome, RunKind, RunState
 
 HEAD = """\
 import os, time
@@ -115,7 +115,7 @@ class TestADagThatSucceeds:
         assert (run.state, run.kind) == (RunState.SUCCESS, RunKind.MANUAL)
         assert run.owner is None and run.ended_at is not None
 
-    def test_tells_each_task_in_a_line_of_its_own(self) -> None:
+    def test_prints_a_line_for_each_task(self) -> None:
         assert self.ended.out == ""
         assert "run r of d running" in self.ended.err
         assert "double[2] attempt 1 success after" in self.ended.err
@@ -142,7 +142,7 @@ class TestADagThatSucceeds:
         assert self.project.result("later") == [113]
         assert self.project.task_store("later") == {"value": 112}
 
-    def test_hands_tasks_their_context(self) -> None:
+    def test_passes_the_context_to_tasks(self) -> None:
         greeting = ["hello", "Ada", {"who": "Ada", "extra": 1}, "r", "UTC"]
 
         assert self.project.result("described") == [greeting]
@@ -160,7 +160,7 @@ class TestADagThatSucceeds:
         assert "doubling 2 at 1" in self.project.log("double.1")
         assert printed == (0, self.project.log("double.1"), "")
 
-    def test_says_so_when_it_is_run_again(self) -> None:
+    def test_reports_that_the_run_has_ended_when_it_is_run_again(self) -> None:
         again = self.project.holdfast("run", "dag.py", "--run-id", "r")
 
         assert again.status == 0
@@ -234,12 +234,13 @@ class TestADagThatFails:
     def _ran(self, failures: tuple[Project, Result]) -> None:
         self.project, self.ended = failures
 
+    @pytest.mark.full
     def test_ends_with_status_1_and_a_run_that_failed(self) -> None:
         assert self.ended.status == 1
         assert self.project.run_of().state is RunState.FAILED
         assert "flaky attempt 4 failed" in self.ended.err and "OSError: no. 4" in self.ended.err
 
-    def test_tries_again_with_growing_delays_and_its_task_store(self) -> None:
+    def test_retries_with_backoff_and_the_same_task_store(self) -> None:
         attempts = self.project.attempts("flaky")
         pauses = [after.started_at - before.ended_at for before, after in pairwise(attempts)]
 
@@ -252,17 +253,17 @@ class TestADagThatFails:
             4,
         )
 
-    def test_tries_again_after_the_process_has_died(self) -> None:
+    def test_retries_after_the_process_has_died(self) -> None:
         died, well = self.project.attempts("recovers")
 
         assert (died.outcome, died.exit_status) == (Outcome.FAILED, 3)
         assert well.outcome is Outcome.SUCCESS
         assert self.project.result("recovers") == ["well"]
 
-    def test_does_not_try_again_where_the_task_says_that_it_is_of_no_use(self) -> None:
+    def test_does_not_retry_where_the_task_forbids_it(self) -> None:
         assert len(self.project.attempts("hopeless")) == 1
 
-    def test_ends_a_task_that_takes_longer_than_it_may(self) -> None:
+    def test_ends_a_task_that_exceeds_its_timeout(self) -> None:
         attempts = self.project.attempts("slow")
 
         assert len(attempts) == 2
@@ -349,7 +350,8 @@ def ran(shared_project: Callable[..., Project]) -> Project:
 
 
 class TestAssets:
-    def test_staged_writes_are_there_for_those_who_come_after_a_success(self, ran: Project) -> None:
+    @pytest.mark.full
+    def test_staged_writes_are_visible_downstream_after_a_success(self, ran: Project) -> None:
         assert ran.result("load") == [[7, False]]
         assert ran.result("read") == [7]
         assert ran.asset_store("orders") == {"watermark": 7}
@@ -361,14 +363,15 @@ class TestAssets:
         assert ran.events("orders") == [{"rows": 3}]
         assert len(ran.events("rows")) == 1
 
-    def test_a_success_clears_the_task_store_where_that_is_asked_for(self, ran: Project) -> None:
+    def test_a_success_clears_the_task_store_if_configured(self, ran: Project) -> None:
         assert ran.task_store("load") == {}
 
     def test_the_dag_calls_back(self, ran: Project) -> None:
         assert ran.read("notes") == "dag succeeded\n"
 
 
-def test_no_more_tasks_run_at_once_than_may(project: Project) -> None:
+@pytest.mark.full
+def test_no_more_tasks_run_at_once_than_the_limit(project: Project) -> None:
     limited = """
         import os, time
         from holdfast.sdk import DAG, task
@@ -392,6 +395,7 @@ def test_no_more_tasks_run_at_once_than_may(project: Project) -> None:
     assert max(project.result("work")) == 2
 
 
+@pytest.mark.full
 def test_a_terminal_shows_the_tasks_as_a_table(project: Project) -> None:
     project.write("dag.py", ASSETS)
     with Terminal(project, "run", "dag.py", "--run-id", "r") as terminal:
@@ -425,7 +429,8 @@ PROGRESS = """
     """
 
 
-def test_a_terminal_shows_the_progress_on_spark_until_the_task_tells_its_own(
+@pytest.mark.full
+def test_a_terminal_shows_the_progress_on_spark_until_the_task_reports_its_own(
     project: Project,
 ) -> None:
     project.write("dag.py", PROGRESS)
@@ -452,6 +457,7 @@ TWO = """
     """
 
 
+@pytest.mark.full
 def test_the_dag_is_chosen_among_several(project: Project) -> None:
     project.write("two.py", TWO)
 
@@ -459,12 +465,12 @@ def test_the_dag_is_chosen_among_several(project: Project) -> None:
     unknown = project.holdfast("run", "two.py", "--dag-id", "three")
     chosen = project.holdfast("run", "two.py", "--dag-id", "two", "--run-id", "r")
 
-    assert which.status == 2 and "hint: say which: --dag-id one | two" in which.err
+    assert which.status == 2 and "hint: choose one: --dag-id one | two" in which.err
     assert unknown.status == 1 and "has no DAG `three`\nhint: it has: one, two" in unknown.err
     assert chosen.status == 0 and project.result("hello", "two") == ["two"]
 
 
-def test_a_conf_that_is_no_json_object_and_a_missing_file_are_refused(project: Project) -> None:
+def test_a_conf_that_is_not_a_json_object_and_a_missing_file_are_refused(project: Project) -> None:
     missing = project.holdfast("run", "missing.py")
     broken = project.holdfast("run", "missing.py", "--conf", "{")
     number = project.holdfast("run", "missing.py", "--conf", "3")
@@ -475,7 +481,7 @@ def test_a_conf_that_is_no_json_object_and_a_missing_file_are_refused(project: P
         "error: there is no file missing.py\nhint: give the path of a DAG file\n",
     )
     assert broken.status == 2 and broken.err.startswith("error: ")
-    assert number.status == 2 and "--conf is no JSON object: 3" in number.err
+    assert number.status == 2 and "--conf is not a JSON object: 3" in number.err
 
 
 WAITING = """
@@ -499,7 +505,7 @@ WAITING = """
     """
 
 
-def test_a_run_that_another_process_carries_out_is_left_to_it(project: Project) -> None:
+def test_a_run_held_by_another_process_is_not_executed(project: Project) -> None:
     project.write("dag.py", WAITING)
     with project.start("run", "dag.py", "--run-id", "r") as holder:
         wait_until(lambda: project.read("notes") and project.task_store("second"))
@@ -514,7 +520,7 @@ def test_a_run_that_another_process_carries_out_is_left_to_it(project: Project) 
     assert project.task_store("second") == {"tries": 1}
 
 
-def test_a_run_whose_process_was_killed_goes_on_where_it_was(project: Project) -> None:
+def test_a_run_whose_process_was_killed_resumes(project: Project) -> None:
     project.write("dag.py", WAITING)
     with project.start("run", "dag.py", "--run-id", "r") as killed:
         wait_until(lambda: project.read("notes") and project.task_store("second"))
@@ -530,7 +536,8 @@ def test_a_run_whose_process_was_killed_goes_on_where_it_was(project: Project) -
     assert project.tasks()["second"].failures == 0
 
 
-def test_an_outlet_that_is_a_reference_makes_an_event_and_has_a_store(project: Project) -> None:
+@pytest.mark.full
+def test_an_outlet_that_is_a_reference_has_an_event_and_a_store(project: Project) -> None:
     declared = ("--asset", "orders", "--asset-uri", "s3://lake/orders", "--declare")
     assert project.holdfast("state-store", "set", *declared, "cursor", "1").status == 0
 

@@ -1,4 +1,4 @@
-"""SIGKILL of any process of a run, at any moment: the run ends as if nothing had happened."""
+"""SIGKILL of any process of a run at any moment: the run ends as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from project import Project, new_project, wait_until
 
-from holdfast import run_command as r
+from holdfast import commands as c
 
 DAG = """
     import time
@@ -49,6 +49,7 @@ DAG = """
     """
 
 
+@pytest.mark.full
 @pytest.mark.chaos
 def test_a_run_ends_as_if_nothing_had_happened(tmp_path: Path, rounds: int) -> None:
     for seed in range(max(3, rounds)):
@@ -81,12 +82,12 @@ def _check(project: Project) -> None:
     assert project.result("report") == [60]
     assert sorted(project.asset_store("total")) == [f"of {x}" for x in range(4)]
     assert len(project.events("total")) == 4
-    # A step whose record was not acknowledged may have been done twice, and none is left out.
+    # A step whose record was not acknowledged may have been done twice, and none is missing.
     steps = Counter(project.read("notes").splitlines())
     assert set(steps) == {f"{x} {step}" for x in range(4) for step in range(5)}
     assert sum(steps.values()) <= 22
     for label, one in project.tasks().items():
-        outcomes = [each.outcome for each in project.store.execute(r.ListAttempts(one.scope))]
+        outcomes = [each.outcome for each in project.store.execute(c.ListAttempts(one.scope))]
         assert outcomes.count("success") == 1, label
         assert one.state == "success"
 
@@ -110,7 +111,7 @@ SLOW_IMPORT = """
 
 
 @pytest.mark.parametrize("victim", ["holdfast.runner.supervisor", "holdfast.runner.launcher"])
-def test_a_file_is_imported_again_when_not_its_import_was_killed(
+def test_a_file_is_imported_again_if_another_process_was_killed(
     project: Project, victim: str
 ) -> None:
     project.write("dag.py", SLOW_IMPORT)

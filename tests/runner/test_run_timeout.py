@@ -1,4 +1,4 @@
-"""`dagrun_timeout`: a run that takes too long."""
+"""`dagrun_timeout`: the timeout of a run."""
 
 from __future__ import annotations
 

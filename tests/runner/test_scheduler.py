@@ -1,4 +1,4 @@
-"""`holdfast scheduler`: one of them, at work on a directory of files."""
+"""`holdfast scheduler` on a directory of DAG files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from project import Project, wait_until
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.entry import ApiWriter
-from holdfast.run import Run, RunKind, RunState
-from holdfast.scope import TaskScope
+from holdfast import commands as c
+from holdfast.model.entry import ApiWriter
+from holdfast.model.run import Run, RunKind, RunState
+from holdfast.model.scope import TaskScope
 
 HEAD = """\
 import os, time
@@ -45,7 +44,7 @@ def start_of_today() -> datetime:
 
 
 class Scheduled:
-    """A project whose scheduler runs."""
+    """Project with a running scheduler."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -56,7 +55,7 @@ class Scheduled:
         os.rename(self.project.path(f"{name}.new"), self.project.path(f"dags/{name}.py"))
 
     def ended(self, dag_id: str, count: int = 1) -> list[Run]:
-        """Its runs, oldest first, once there are so many and all have ended."""
+        """Return its runs, oldest first, once there are that many and all have ended."""
 
         def done() -> bool:
             runs = self.project.runs(dag_id)
@@ -66,18 +65,18 @@ class Scheduled:
         return self.project.runs(dag_id)
 
     def trigger(self, dag_id: str, *args: str) -> str:
-        """Ask for a run, once the DAG is known, and answer with its id."""
+        """Trigger a run, once the DAG is known, and return its id."""
         wait_until(lambda: dag_id in self.known())
         return self.project.holdfast("runs", "trigger", dag_id, *args).out.strip()
 
     def known(self) -> set[str]:
-        return {info.dag_id for info in self.project.store.execute(r.ListDags())}
+        return {info.dag_id for info in self.project.store.execute(c.ListDags())}
 
     def files(self) -> set[str]:
-        return {info.file for info in self.project.store.execute(r.ListFiles())}
+        return {info.file for info in self.project.store.execute(c.ListFiles())}
 
     def broken(self) -> set[str]:
-        files = self.project.store.execute(r.ListFiles())
+        files = self.project.store.execute(c.ListFiles())
         return {os.path.basename(info.file) for info in files if info.error}
 
 
@@ -92,6 +91,7 @@ def scheduled(shared_project: Callable[..., Project]) -> Iterator[Scheduled]:
         assert process.poll() is None, project.read("scheduler.err")
 
 
+@pytest.mark.full
 def test_a_dag_runs_once(scheduled: Scheduled) -> None:
     scheduled.add("once", 'with DAG("once", schedule="@once"):' + ONE_TASK)
 
@@ -101,7 +101,8 @@ def test_a_dag_runs_once(scheduled: Scheduled) -> None:
     assert scheduled.project.result("work", "once", run.run_id) == ["worked"]
 
 
-def test_missed_dates_are_caught_up_with_in_order(scheduled: Scheduled) -> None:
+@pytest.mark.full
+def test_missed_dates_are_caught_up_in_order(scheduled: Scheduled) -> None:
     start = start_of_today() - timedelta(days=3)
     scheduled.add(
         "daily",
@@ -130,7 +131,7 @@ with DAG("daily", schedule="0 0 * * *", start_date=datetime.fromisoformat("{star
     assert all(end <= start for end, start in zip(ends, starts[1:], strict=False))
 
 
-def test_without_catching_up_only_the_newest_date_runs(scheduled: Scheduled) -> None:
+def test_without_catchup_only_the_newest_date_runs(scheduled: Scheduled) -> None:
     start = datetime.now(UTC) - timedelta(hours=3.5)
     scheduled.add(
         "hourly",
@@ -143,6 +144,7 @@ def test_without_catching_up_only_the_newest_date_runs(scheduled: Scheduled) -> 
     assert run.logical_date == start + timedelta(hours=3)
 
 
+@pytest.mark.full
 def test_events_start_no_run_before_the_start_date_or_after_the_end_date(
     scheduled: Scheduled,
 ) -> None:
@@ -179,7 +181,8 @@ with DAG("producer"):
     assert scheduled.project.result("read", "late", reopened.run_id) == [1]
 
 
-def test_an_event_of_an_asset_starts_those_who_wait_for_it(scheduled: Scheduled) -> None:
+@pytest.mark.full
+def test_an_event_of_an_asset_starts_the_dags_scheduled_on_it(scheduled: Scheduled) -> None:
     scheduled.add(
         "assets",
         """
@@ -232,7 +235,8 @@ with DAG("second_producer"):
     assert len(scheduled.project.runs("consumer")) == 1
 
 
-def test_a_run_is_asked_for_with_its_conf(scheduled: Scheduled) -> None:
+@pytest.mark.full
+def test_a_run_is_triggered_with_its_conf(scheduled: Scheduled) -> None:
     scheduled.add(
         "manual",
         """
@@ -254,7 +258,8 @@ with DAG("manual", params={"who": "nobody"}):
     assert scheduled.project.result("greet", "manual", "mine") == ["Ada"]
 
 
-def test_dates_are_filled_and_no_more_runs_go_on_at_once_than_may(scheduled: Scheduled) -> None:
+@pytest.mark.full
+def test_a_backfill_runs_its_dates_within_the_limit_of_active_runs(scheduled: Scheduled) -> None:
     scheduled.add(
         "filled",
         """
@@ -288,6 +293,7 @@ with DAG("filled", schedule="@daily", start_date=datetime(2020, 1, 1), max_activ
     assert max(active) <= 2
 
 
+@pytest.mark.full
 def test_a_paused_dag_waits(scheduled: Scheduled) -> None:
     scheduled.add(
         "paused",
@@ -304,6 +310,7 @@ def test_a_paused_dag_waits(scheduled: Scheduled) -> None:
     assert scheduled.ended("paused")[0].state is RunState.SUCCESS
 
 
+@pytest.mark.full
 def test_files_are_read_again_when_they_change(scheduled: Scheduled) -> None:
     text = (
         'with DAG("changing"):\n\n    @task\n    def work():\n        return "old"\n\n    work()\n'
@@ -314,7 +321,7 @@ def test_files_are_read_again_when_they_change(scheduled: Scheduled) -> None:
     more = '    work.override(task_id="more")()\n'
 
     scheduled.add("changing", text.replace("old", "new") + more)
-    dag = r.GetDag("changing")
+    dag = c.GetDag("changing")
     wait_until(lambda: "more" in scheduled.project.store.execute(dag).spec)
     scheduled.trigger("changing", "--run-id", "after")
     scheduled.ended("changing", count=2)
@@ -324,7 +331,9 @@ def test_files_are_read_again_when_they_change(scheduled: Scheduled) -> None:
     assert scheduled.project.result("more", "changing", "after") == ["new"]
 
 
-def test_a_broken_file_is_told_with_its_traceback_and_stops_no_other(scheduled: Scheduled) -> None:
+def test_a_broken_file_is_reported_with_its_traceback_and_stops_no_other(
+    scheduled: Scheduled,
+) -> None:
     scheduled.add("fragile", 'with DAG("fragile"):' + ONE_TASK)
     wait_until(lambda: "fragile" in scheduled.known())
     scheduled.add("fragile", 'with DAG("fragile"):\n    raise RuntimeError("on purpose")\n')
@@ -353,6 +362,7 @@ if not os.path.exists("killed"):
 with DAG("heavy", schedule="@once"):"""
 
 
+@pytest.mark.full
 def test_a_file_whose_import_was_killed_is_imported_again(scheduled: Scheduled) -> None:
     scheduled.add("heavy", DIES_ONCE + ONE_TASK)
 
@@ -362,7 +372,8 @@ def test_a_file_whose_import_was_killed_is_imported_again(scheduled: Scheduled) 
     assert run.state is RunState.SUCCESS
 
 
-def test_a_file_whose_assets_clash_with_another_is_told_and_the_other_goes_on(
+@pytest.mark.full
+def test_a_file_whose_assets_conflict_with_another_is_reported_and_the_other_continues(
     scheduled: Scheduled,
 ) -> None:
     stock = 'stock = Asset("stock", uri="file:///{}")\n'
@@ -380,7 +391,7 @@ def test_a_file_whose_assets_clash_with_another_is_told_and_the_other_goes_on(
     assert before.state is RunState.SUCCESS
     assert "clashing.py" in told
     assert (
-        "asset `stock` with URI `file:///there` clashes with asset `stock` with URI `file:///here`"
+        "asset `stock` with URI `file:///there` conflicts with asset `stock` with URI `file:///here`"
         in told
     )
     assert "Traceback" not in told
@@ -389,11 +400,12 @@ def test_a_file_whose_assets_clash_with_another_is_told_and_the_other_goes_on(
     assert len(scheduled.project.events("stock")) == 2
 
 
-def test_a_dag_whose_file_is_renamed_stays_as_it_is(scheduled: Scheduled) -> None:
+@pytest.mark.full
+def test_a_dag_whose_file_is_renamed_keeps_its_state(scheduled: Scheduled) -> None:
     scheduled.add("renamed", 'with DAG("renamed", schedule="@once"):' + ONE_TASK)
     scheduled.ended("renamed")
     assert scheduled.project.holdfast("dags", "pause", "renamed").status == 0
-    renamed = r.GetDag("renamed")
+    renamed = c.GetDag("renamed")
     before = scheduled.project.store.execute(renamed)
 
     directory = scheduled.project.path("dags")
@@ -406,7 +418,8 @@ def test_a_dag_whose_file_is_renamed_stays_as_it_is(scheduled: Scheduled) -> Non
     assert (after.paused, after.scheduled_until) == (True, before.scheduled_until)
 
 
-def test_a_dag_in_two_files_is_told_until_one_of_them_goes(scheduled: Scheduled) -> None:
+@pytest.mark.full
+def test_a_dag_in_two_files_is_reported_until_it_is_removed_from_one(scheduled: Scheduled) -> None:
     text = 'with DAG("twice", is_paused_upon_creation=True):' + ONE_TASK
     scheduled.add("one", text)
     wait_until(lambda: "twice" in scheduled.known())
@@ -417,16 +430,17 @@ def test_a_dag_in_two_files_is_told_until_one_of_them_goes(scheduled: Scheduled)
     told = scheduled.project.holdfast("dags", "errors").out
     scheduled.project.path("dags/one.py").unlink()
     wait_until(lambda: "two.py" not in scheduled.broken())
-    twice = scheduled.project.store.execute(r.GetDag("twice"))
+    twice = scheduled.project.store.execute(c.GetDag("twice"))
 
     assert "DAG `twice` of" in told and "is already in" in told
     assert os.path.basename(twice.file) == "two.py"
     assert not twice.paused
 
 
-def test_a_run_whose_dag_is_in_no_file_is_told_once(scheduled: Scheduled) -> None:
-    told = "1 run of DAG nowhere waits: no DAG file holds it"
-    scheduled.project.store.execute(r.CreateRun(dag_id="nowhere", run_id="r"))
+@pytest.mark.full
+def test_a_run_whose_dag_is_in_no_file_is_reported_once(scheduled: Scheduled) -> None:
+    told = "1 run of DAG nowhere waits: no DAG file defines it"
+    scheduled.project.store.execute(c.CreateRun(dag_id="nowhere", run_id="r"))
     wait_until(lambda: told in scheduled.project.read("scheduler.err"))
     scheduled.add("meanwhile", 'with DAG("meanwhile", schedule="@once"):' + ONE_TASK)
     scheduled.ended("meanwhile")
@@ -435,7 +449,8 @@ def test_a_run_whose_dag_is_in_no_file_is_told_once(scheduled: Scheduled) -> Non
     assert scheduled.project.run_of("nowhere", "r").state is RunState.QUEUED
 
 
-def test_a_dag_whose_file_was_away_comes_back_as_it_was(scheduled: Scheduled) -> None:
+@pytest.mark.full
+def test_a_dag_whose_file_was_removed_for_a_while_keeps_its_state(scheduled: Scheduled) -> None:
     text = (
         'with DAG("returning", schedule=timedelta(days=1), catchup=True,\n'
         f'         start_date=datetime.fromisoformat("{start_of_today().isoformat()}")):'
@@ -444,7 +459,7 @@ def test_a_dag_whose_file_was_away_comes_back_as_it_was(scheduled: Scheduled) ->
     [run] = scheduled.ended("returning")
 
     assert scheduled.project.holdfast("dags", "pause", "returning").status == 0
-    dag = r.GetDag("returning")
+    dag = c.GetDag("returning")
     scheduled.project.path("dags/returning.py").unlink()
     wait_until(lambda: not scheduled.project.store.execute(dag).file)
     kept = scheduled.project.runs("returning")
@@ -457,13 +472,13 @@ def test_a_dag_whose_file_was_away_comes_back_as_it_was(scheduled: Scheduled) ->
     scheduled.ended("after_it")
 
     assert kept == [run]
-    assert "away since" in listed
+    assert "missing since" in listed
     assert paused
     assert scheduled.project.runs("returning") == [run]
 
 
 class TestClearing:
-    """A task that records how often it ran in its task store, and fails the first time."""
+    """Clearing of a task that counts its runs in its task store, and fails the first time."""
 
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
@@ -490,7 +505,7 @@ with DAG("cleared"):
         scheduled.project.path("healed").touch()
 
     def clear(self, scheduled: Scheduled, *options: str) -> int:
-        """How many runs of the task the next one found recorded."""
+        """Clear the task, and return how many of its runs the next one found recorded."""
         project = scheduled.project
         before = project.tasks("cleared")["work"].attempt
         done = project.holdfast("tasks", "clear", "cleared", "r", "work", "--yes", *options)
@@ -501,6 +516,7 @@ with DAG("cleared"):
         [found] = project.result("work", "cleared")
         return int(found)
 
+    @pytest.mark.full
     def test_a_failed_task_resumes_and_a_succeeded_one_starts_over(
         self, scheduled: Scheduled
     ) -> None:
@@ -540,7 +556,9 @@ with DAG("slow", schedule="@once"):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_another_scheduler_goes_on_after(project: Project, number: signal.Signals) -> None:
+def test_another_scheduler_resumes_the_runs_of_a_stopped_one(
+    project: Project, number: signal.Signals
+) -> None:
     project.write("dags/slow.py", HEAD + SLOW)
     with project.service("scheduler", "dags") as process:
         wait_until(lambda: project.read("notes") == "before\nwork\n")
@@ -563,7 +581,8 @@ def test_another_scheduler_goes_on_after(project: Project, number: signal.Signal
     ]
 
 
-def test_the_dag_of_a_file_that_went_while_no_scheduler_ran_is_away(project: Project) -> None:
+@pytest.mark.full
+def test_the_dag_of_a_file_removed_while_no_scheduler_ran_is_in_no_file(project: Project) -> None:
     project.write("dags/here.py", HEAD + 'with DAG("here"):' + ONE_TASK)
     project.write("dags/gone.py", HEAD + 'with DAG("gone"):' + ONE_TASK)
     project.write("elsewhere.py", HEAD + 'with DAG("elsewhere"):' + ONE_TASK)
@@ -573,14 +592,14 @@ def test_the_dag_of_a_file_that_went_while_no_scheduler_ran_is_away(project: Pro
     project.path("dags/gone.py").unlink()
 
     with project.service("scheduler", "dags"):
-        wait_until(lambda: not project.store.execute(r.GetDag("gone")).file)
-        infos = project.store.execute(r.ListDags())
+        wait_until(lambda: not project.store.execute(c.GetDag("gone")).file)
+        infos = project.store.execute(c.ListDags())
 
     holders = {info.dag_id: info.file for info in infos}
     assert holders == {"elsewhere": "elsewhere.py", "gone": "", "here": "here.py"}
 
 
-def test_a_directory_that_is_not_there_is_told(project: Project) -> None:
+def test_a_missing_directory_is_an_error(project: Project) -> None:
     ended = project.holdfast("scheduler", "missing")
 
     assert ended.status == 1

@@ -1,4 +1,4 @@
-"""A task's process knows neither the database nor its password."""
+"""Secrets in a task's process: neither the database nor its password is known."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from project import new_project
-
 from servers import Server
 
 PASSWORD = "correct-horse-battery-staple"

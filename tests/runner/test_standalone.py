@@ -1,4 +1,4 @@
-"""`holdfast standalone`: all parts at once, and none of them without the others."""
+"""`holdfast standalone`: all services in one command."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import os
 import signal
 
 import landing
+import pytest
 from project import Project, wait_until
 
 
 def _landed(project: Project, name: str, count: int) -> None:
-    """A file lands, and the run that it starts succeeds."""
+    """Let a file land, and wait until the run that it starts succeeds."""
     project.path(f"landing/{name}").touch()
     wait_until(lambda: len(project.runs("d")) == count)
     wait_until(lambda: project.runs("d")[-1].state == "success")
 
 
-def test_its_parts_work_together_and_are_started_again_when_they_die(project: Project) -> None:
+@pytest.mark.full
+def test_the_parts_work_together_and_are_restarted_when_they_die(project: Project) -> None:
     project.write("dags/dag.py", landing.DAG)
     project.path("landing").mkdir()
     with project.service("standalone", "dags") as process:
@@ -43,7 +45,7 @@ def test_its_parts_work_together_and_are_started_again_when_they_die(project: Pr
     assert "Traceback" not in said
 
 
-def test_nothing_is_left_when_it_is_killed(project: Project) -> None:
+def test_no_process_is_left_when_standalone_is_killed(project: Project) -> None:
     project.write("dags/dag.py", landing.DAG)
     project.path("landing").mkdir()
     with project.service("standalone", "dags") as process:
@@ -54,7 +56,7 @@ def test_nothing_is_left_when_it_is_killed(project: Project) -> None:
         wait_until(lambda: not project.processes())
 
 
-def test_a_directory_that_is_not_there_is_told(project: Project) -> None:
+def test_a_missing_directory_is_an_error(project: Project) -> None:
     ended = project.holdfast("standalone", "missing")
 
     assert ended.status == 1

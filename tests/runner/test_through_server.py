@@ -1,4 +1,4 @@
-"""Supervisors that reach the store through servers, and have no database."""
+"""Supervisors that use the store through servers, without a database."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import pytest
 import sqlalchemy as sa
 from alternating import alternating
 from project import Project, new_project, wait_until
+from servers import Server, postgres_server
 from serving import Served
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.run import RunState
-from holdfast.scope import TaskScope
-from servers import Server, postgres_server
+from holdfast import commands as c
+from holdfast.model.run import RunState
+from holdfast.model.scope import TaskScope
 
 KEY = "a-key-of-the-test-that-is-long-enough"
 
@@ -74,7 +73,7 @@ def project(postgres: Server, tmp_path: Path) -> Iterator[Project]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """What the same run leaves without a server, in the embedded store."""
+    """Return the outcome of the same run without a server, in the embedded store."""
     with new_project(tmp_path_factory.mktemp("undisturbed")) as project:
         assert project.run_dag(DAG).status == 0
         return left_by(project)
@@ -82,7 +81,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
 
 @pytest.fixture
 def servers(project: Project) -> Iterator[list[Served]]:
-    """Two of them, on one database."""
+    """Yield two servers on one database."""
     served = [Served(project), Served(project)]
     yield served
     for one in served:
@@ -104,7 +103,7 @@ def environment(pid: int) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes()
 
 
-def test_a_run_through_two_servers_comes_to_the_same(
+def test_a_run_through_two_servers_has_the_same_outcome(
     project: Project, servers: list[Served], undisturbed: dict[str, object]
 ) -> None:
     with alternating([one.port for one in servers]) as port:
@@ -115,7 +114,7 @@ def test_a_run_through_two_servers_comes_to_the_same(
     assert left_by(project) == undisturbed
 
 
-def test_a_run_goes_on_while_servers_are_killed_and_come_back(
+def test_a_run_continues_while_servers_are_killed_and_restarted(
     project: Project, servers: list[Served], undisturbed: dict[str, object]
 ) -> None:
     project.write("wait", "")
@@ -133,9 +132,7 @@ def test_a_run_goes_on_while_servers_are_killed_and_come_back(
     assert left_by(project) == undisturbed
 
 
-def test_the_workers_side_has_nothing_that_leads_to_the_database(
-    project: Project, servers: list[Served]
-) -> None:
+def test_workers_have_no_access_to_the_database(project: Project, servers: list[Served]) -> None:
     project.write("wait", "")
     url = {"HOLDFAST__WORKERS__SERVER_URL": f"http://127.0.0.1:{servers[0].port}"}
     with project.start("run", "dag.py", "--run-id", "r", **url) as run:
@@ -153,7 +150,7 @@ def test_the_workers_side_has_nothing_that_leads_to_the_database(
 
 
 def postgres_sockets(pid: int, url: str) -> list[str]:
-    """Connections of the process to the database's port or socket file."""
+    """Return the connections of the process to the database's port or socket file."""
     port = sa.make_url(url).port
     connections = psutil.Process(pid).net_connections("all")
     return [
@@ -163,7 +160,8 @@ def postgres_sockets(pid: int, url: str) -> list[str]:
     ]
 
 
-def test_tokens_that_ran_out_while_the_server_was_away_cost_no_attempt(
+@pytest.mark.full
+def test_tokens_that_expired_while_the_server_was_down_cost_no_attempt(
     project: Project, servers: list[Served]
 ) -> None:
     project.write("wait", "")
@@ -185,5 +183,5 @@ def test_tokens_that_ran_out_while_the_server_was_away_cost_no_attempt(
         assert run.wait(timeout=60) == 0
 
     assert project.run_of().state is RunState.SUCCESS
-    attempts = [r.ListAttempts(TaskScope("d", "r", "part", index)) for index in range(3)]
+    attempts = [c.ListAttempts(TaskScope("d", "r", "part", index)) for index in range(3)]
     assert [len(project.store.execute(one)) for one in attempts] == [1, 1, 1]

@@ -1,3 +1,5 @@
+"""Schedules: due runs, catchup, backfills and daylight saving time."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
@@ -8,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.dagspec import AssetSpec, Cron, DagSpec, Every, OnAssets, Once, Schedule
 from holdfast.errors import InvalidInput
-from holdfast.run import RunKind
-from holdfast.runner.timetable import Slot, due, next_after, run_id, slots
+from holdfast.model.dag import AssetSpec, Cron, DagSpec, Every, OnAssets, Once, Schedule
+from holdfast.model.run import RunKind
+from holdfast.model.timetable import Slot, due, next_after, run_id, slots
 
 HOUR = timedelta(hours=1)
 NIGHTLY = Cron("0 3 * * *")
@@ -42,14 +44,14 @@ def times(found: list[Slot]) -> list[str]:
     return [f"{slot.logical_date:%m-%d %H:%M}" for slot in found]
 
 
-def test_a_run_stands_for_the_moment_at_which_the_schedule_fires():
+def test_the_logical_date_of_a_run_is_the_time_at_which_the_schedule_fires():
     slot = due(dag(NIGHTLY), None, utc("2026-01-05 04:00"))
 
     moment = utc("2026-01-05 03:00")
     assert slot == Slot(moment, moment, moment, moment)
 
 
-def test_a_run_is_due_at_its_very_moment_and_not_before():
+def test_a_run_is_due_exactly_at_its_time():
     daily = dag(NIGHTLY)
     last, moment = utc("2026-01-04 03:00"), utc("2026-01-05 03:00")
 
@@ -64,7 +66,7 @@ def test_without_catchup_only_the_newest_missed_run_is_started():
     assert slot == Slot.at(utc("2026-02-01 03:00"))
 
 
-def test_with_catchup_the_missed_runs_come_one_after_the_other_from_the_start_date_on():
+def test_with_catchup_the_missed_runs_are_started_in_order_from_the_start_date():
     daily = dag(NIGHTLY, catchup=True)
     now = utc("2026-01-03 12:00")
 
@@ -85,7 +87,7 @@ def test_nothing_is_due_before_the_start_date():
 
 @pytest.mark.parametrize("catchup", [False, True])
 @pytest.mark.parametrize("schedule", [Cron("0 * * * *"), Every(HOUR)])
-def test_a_start_date_that_is_moved_later_is_kept(schedule, catchup):
+def test_a_start_date_that_is_moved_later_applies(schedule, catchup):
     hourly = dag(schedule, start="2027-01-01 05:00", catchup=catchup)
     fired, now = utc("2026-06-01 09:00"), utc("2026-06-01 12:00:30")
 
@@ -110,18 +112,18 @@ def test_nothing_is_due_after_the_end_date():
     assert next_after(daily, utc("2026-01-10 03:00"), utc("2026-02-01")) is None
 
 
-def test_without_start_date_the_first_run_is_the_one_that_has_just_passed():
+def test_without_start_date_the_first_run_is_the_latest_missed_one():
     assert due(dag(NIGHTLY, start=None), None, utc("2026-01-05 03:30")) is not None
 
 
-def test_without_start_date_a_moment_long_past_is_let_go():
+def test_without_start_date_a_run_missed_long_ago_is_skipped():
     daily = dag(NIGHTLY, start=None)
 
     assert due(daily, None, utc("2026-01-05 12:00")) is None
     assert next_after(daily, None, utc("2026-01-05 12:00")) == utc("2026-01-06 03:00")
 
 
-def test_a_distance_is_counted_from_the_start_date():
+def test_an_interval_is_counted_from_the_start_date():
     every = dag(Every(timedelta(hours=7)), start="2026-01-01 01:00")
 
     slot = due(every, None, utc("2026-01-01 16:00"))
@@ -130,7 +132,7 @@ def test_a_distance_is_counted_from_the_start_date():
     assert next_after(every, slot.logical_date, utc("2026-01-01 16:00")) == utc("2026-01-01 22:00")
 
 
-def test_a_distance_without_start_date_begins_at_once_and_at_the_same_moment_for_every_scheduler():
+def test_an_interval_without_start_date_starts_at_once_and_at_the_same_time_for_every_scheduler():
     hourly = dag(Every(HOUR), start=None)
 
     one = due(hourly, None, utc("2026-01-01 16:40"))
@@ -139,14 +141,14 @@ def test_a_distance_without_start_date_begins_at_once_and_at_the_same_moment_for
     assert one == other == Slot.at(utc("2026-01-01 16:00"))
 
 
-def test_a_distance_begins_no_earlier_than_the_start_date():
+def test_an_interval_starts_no_earlier_than_the_start_date():
     every = dag(Every(HOUR), start="2026-01-01 01:30")
 
     assert due(every, None, utc("2026-01-01 01:00")) is None
     assert next_after(every, None, utc("2026-01-01 01:00")) == utc("2026-01-01 01:30")
 
 
-def test_once_is_once():
+def test_a_once_schedule_has_one_run():
     once = dag(Once())
 
     slot = due(once, None, utc("2026-02-01"))
@@ -155,12 +157,12 @@ def test_once_is_once():
     assert due(once, slot.logical_date, utc("2026-02-01")) is None
 
 
-def test_once_without_start_date_is_now():
+def test_a_once_schedule_without_start_date_runs_now():
     assert due(dag(Once(), start=None), None, utc("2026-02-01")) == Slot.at(utc("2026-02-01"))
 
 
 @pytest.mark.parametrize("schedule", [None, OnAssets(AssetSpec("a", "a"))])
-def test_time_starts_no_run_of_a_dag_without_times(schedule):
+def test_a_dag_without_time_schedule_has_no_due_run(schedule):
     assert due(dag(schedule), None, utc("2026-02-01")) is None
     assert next_after(dag(schedule), None, utc("2026-02-01")) is None
 
@@ -179,7 +181,7 @@ def test_a_backfill_stays_between_start_and_end_date():
     assert times(list(found)) == ["01-03 03:00", "01-04 03:00"]
 
 
-def test_a_backfill_of_a_dag_without_times_is_refused():
+def test_a_backfill_of_a_dag_without_time_schedule_is_refused():
     with pytest.raises(InvalidInput, match="`etl` is not scheduled at regular times"):
         list(slots(dag(Once()), utc("2026-01-01"), utc("2026-02-01")))
 
@@ -192,7 +194,7 @@ def test_a_nightly_run_stays_at_its_hour_when_the_clocks_change():
     assert times(found) == ["03-28 11:00", "03-29 10:00"]
 
 
-def test_a_run_in_the_hour_that_the_clocks_skip_comes_as_soon_as_they_go_on():
+def test_a_run_in_the_skipped_hour_is_due_right_after_it():
     berlin = dag(Cron("30 2 * * *", "Europe/Berlin"))
 
     found = list(slots(berlin, utc("2026-03-28"), utc("2026-03-31")))
@@ -201,7 +203,7 @@ def test_a_run_in_the_hour_that_the_clocks_skip_comes_as_soon_as_they_go_on():
 
 
 @pytest.mark.parametrize("minutes", ["*", "*/20", "0,20,40"])
-def test_runs_in_the_hour_that_the_clocks_skip_come_once_together(minutes):
+def test_runs_in_the_skipped_hour_are_merged_into_one(minutes):
     berlin = dag(Cron(f"{minutes} 2 * * *", "Europe/Berlin"))
 
     found = list(slots(berlin, utc("2026-03-28 02:00"), utc("2026-03-29 23:00")))
@@ -209,7 +211,7 @@ def test_runs_in_the_hour_that_the_clocks_skip_come_once_together(minutes):
     assert times(found) == ["03-29 01:00"]
 
 
-def test_runs_in_the_hour_that_comes_twice_come_the_first_time():
+def test_runs_in_the_repeated_hour_are_due_the_first_time():
     berlin = dag(Cron("*/20 2 * * *", "Europe/Berlin"))
 
     found = list(slots(berlin, utc("2026-10-25"), utc("2026-10-25 23:00")))
@@ -222,7 +224,7 @@ def test_runs_in_the_hour_that_comes_twice_come_the_first_time():
     [("*/30 */2 * * *", "0,30 0-23/2 * * *"), ("30 * * * *", "30 0-23 * * *")],
 )
 @pytest.mark.parametrize("day", ["2026-03-29", "2026-10-25"])
-def test_the_same_times_are_the_same_runs_however_they_are_written(one, other, day):
+def test_equivalent_schedules_have_the_same_runs(one, other, day):
     first, last = utc(day) - HOUR, utc(f"{day} 23:00")
 
     found = [list(slots(dag(Cron(text, "Europe/Berlin")), first, last)) for text in (one, other)]
@@ -230,7 +232,7 @@ def test_the_same_times_are_the_same_runs_however_they_are_written(one, other, d
     assert found[0] == found[1]
 
 
-def test_a_run_in_the_hour_that_comes_twice_comes_once():
+def test_a_run_in_the_repeated_hour_is_due_once():
     berlin = dag(Cron("30 2 * * *", "Europe/Berlin"))
 
     found = list(slots(berlin, utc("2026-10-24"), utc("2026-10-26 12:00")))
@@ -238,7 +240,7 @@ def test_a_run_in_the_hour_that_comes_twice_comes_once():
     assert times(found) == ["10-24 00:30", "10-25 00:30", "10-26 01:30"]
 
 
-def test_in_the_hour_that_comes_twice_the_run_of_its_first_coming_counts():
+def test_in_the_repeated_hour_the_first_occurrence_counts():
     berlin = dag(Cron("30 2 * * *", "Europe/Berlin"))
 
     slot = due(berlin, None, utc("2026-10-25 01:10"))
@@ -246,7 +248,7 @@ def test_in_the_hour_that_comes_twice_the_run_of_its_first_coming_counts():
     assert slot == Slot.at(utc("2026-10-25 00:30"))
 
 
-def test_hourly_runs_come_every_hour_when_the_clocks_change():
+def test_hourly_runs_are_due_every_hour_when_the_clocks_change():
     hourly = dag(Cron("0 * * * *", "Europe/Berlin"))
 
     for day in ("2026-03-29", "2026-10-25"):
@@ -276,24 +278,24 @@ def test_the_newest_run_is_the_last_of_all_up_to_now(expression, zone, minute):
 
 
 @pytest.mark.parametrize("expression", ["every day", "61 * * * *", "* * *", "0 0 30 2 *"])
-def test_a_bad_cron_expression_is_named(expression):
-    with pytest.raises(InvalidInput, match="no cron expression"):
+def test_the_error_for_a_bad_cron_expression_names_it(expression):
+    with pytest.raises(InvalidInput, match="not a cron expression"):
         due(dag(Cron(expression)), None, utc("2026-01-01"))
 
 
-def test_a_bad_time_zone_is_named():
-    with pytest.raises(InvalidInput, match="`Europe/Atlantis` is no time zone"):
+def test_the_error_for_a_bad_time_zone_names_it():
+    with pytest.raises(InvalidInput, match="`Europe/Atlantis` is not a time zone"):
         due(dag(Cron("0 0 * * *", "Europe/Atlantis")), None, utc("2026-01-01"))
 
 
-def test_run_ids_tell_kind_and_time_in_utc():
+def test_run_ids_contain_kind_and_time_in_utc():
     time = datetime(2026, 1, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))
 
     assert run_id(RunKind.SCHEDULED, time) == "scheduled__2026-01-01T00:00:00+00:00"
     assert run_id(RunKind.ASSET, time) == "asset_triggered__2026-01-01T00:00:00+00:00"
 
 
-def test_a_dag_without_a_start_date_begins_when_it_was_first_known():
+def test_a_dag_without_a_start_date_starts_when_it_was_first_saved():
     nightly, weekly = dag(NIGHTLY, start=None), dag(Cron("0 3 * * 3"), start=None, catchup=True)
     known = utc("2026-01-05 12:00")
 
@@ -306,7 +308,7 @@ def test_a_dag_without_a_start_date_begins_when_it_was_first_known():
 
 
 @pytest.mark.parametrize("minutes", range(0, 180, 5))
-def test_the_newest_moment_is_one_of_those_that_came_where_clocks_move_by_half_an_hour(
+def test_the_newest_run_is_a_past_one_where_clocks_change_by_half_an_hour(
     minutes: int,
 ):
     hourly = dag(Cron("30 * * * *", "Australia/Lord_Howe"), start="2026-04-04")
@@ -318,7 +320,7 @@ def test_the_newest_moment_is_one_of_those_that_came_where_clocks_move_by_half_a
     assert slot is not None and slot.logical_date == came[-1]
 
 
-def test_once_is_the_same_moment_for_every_scheduler():
+def test_a_once_schedule_has_the_same_time_for_every_scheduler():
     once, known = dag(Once(), start=None), utc("2026-01-05 12:00")
 
     found = [due(once, None, utc(now), known) for now in ("2026-01-05 12:01", "2026-02-01")]

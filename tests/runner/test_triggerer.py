@@ -1,4 +1,4 @@
-"""`holdfast triggerer`: watchers of assets, killed and started again."""
+"""`holdfast triggerer`: watchers of assets, killed and restarted."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import landing
 import pytest
 from project import Project, wait_until
 
-from holdfast import run_command as r
-from holdfast.run import RunKind
+from holdfast import commands as c
+from holdfast.model.run import RunKind
 
 
 def _files_in_events(project: Project) -> list[str]:
     return [extra["payload"]["file"] for extra in project.events("landed")]
 
 
-def test_what_a_watcher_sees_starts_those_who_wait_for_it(project: Project) -> None:
+@pytest.mark.full
+def test_an_event_of_a_watcher_starts_the_dags_scheduled_on_its_asset(project: Project) -> None:
     project.write("dags/dag.py", landing.DAG)
     project.path("landing").mkdir()
     with project.service("scheduler", "dags"), project.service("triggerer") as triggerer:
@@ -41,7 +42,7 @@ def test_what_a_watcher_sees_starts_those_who_wait_for_it(project: Project) -> N
 
 
 @pytest.mark.chaos
-def test_a_killed_triggerer_loses_no_event_and_doubles_none(project: Project, rounds: int) -> None:
+def test_a_killed_triggerer_loses_and_duplicates_no_event(project: Project, rounds: int) -> None:
     project.write("dag.py", landing.DAG)
     project.path("landing").mkdir()
     _make_known(project)
@@ -61,7 +62,7 @@ def test_a_killed_triggerer_loses_no_event_and_doubles_none(project: Project, ro
         wait_until(lambda: project.asset_store("landed")["cursor"] == files.names[-1])
 
     assert _files_in_events(project) == files.names
-    assert project.store.execute(r.ListRuns()) == ()
+    assert project.store.execute(c.ListRuns()) == ()
 
 
 def _wait_for_more(project: Project) -> None:
@@ -70,9 +71,9 @@ def _wait_for_more(project: Project) -> None:
 
 
 def _make_known(project: Project) -> None:
-    """A scheduler reads the file; none runs while watchers are killed."""
+    """Save the DAG with a scheduler; none runs while watchers are killed."""
     project.path("dags").mkdir()
     os.rename(project.path("dag.py"), project.path("dags/dag.py"))
     with project.service("scheduler", "dags"):
         wait_until(lambda: (project.home / "holdfast.db").exists())
-        wait_until(lambda: project.store.execute(r.ListDags()))
+        wait_until(lambda: project.store.execute(c.ListDags()))

@@ -1,4 +1,4 @@
-"""Attempts that were stopped, taken for dead, superseded, and then go on."""
+"""Zombies: attempts that were stopped, presumed dead and superseded, and then continue."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from datetime import timedelta
 
 from project import Project, wait_until
 
-from holdfast import run_command as r
-from holdfast.runner.attempt import HEARTBEAT
-from holdfast.scope import TaskScope
+from holdfast import commands as c
+from holdfast.model.scope import TaskScope
+from holdfast.runner.protocol.parameters import HEARTBEAT
 
 DAG = """
     import os, signal, time
@@ -65,7 +65,7 @@ def _send(pids: Iterable[int], number: int) -> None:
 
 
 def _stop_all(project: Project) -> list[int]:
-    """Every process of the project, stopped while its task waits."""
+    """Stop every process of the project while its task waits."""
     wait_until(project.path("waiting").exists)
     stopped = project.processes()
     _send(stopped, signal.SIGSTOP)
@@ -95,7 +95,7 @@ def test_the_writes_of_a_zombie_on_another_machine_are_refused(project: Project)
             early = project.holdfast("run", "dag.py", "--run-id", "r")
             _let_the_leases_end(project)
             ended = project.holdfast("run", "dag.py", "--run-id", "r")
-            time.sleep(HEARTBEAT)  # one is due when it goes on
+            time.sleep(HEARTBEAT)  # a heartbeat is due when it continues
             project.path("go").touch()
         finally:
             _send(stopped, signal.SIGCONT)
@@ -106,25 +106,25 @@ def test_the_writes_of_a_zombie_on_another_machine_are_refused(project: Project)
     assert ended.status == 0, ended.err
     assert project.read("outcomes") == " ".join(["StaleAttempt"] * 7)
     _check_that_the_second_attempt_stands(project)
-    assert project.store.execute(r.GetResults("d", "r", "work", "new")) == ()
+    assert project.store.execute(c.GetResults("d", "r", "work", "new")) == ()
     # It finds out by its next heartbeat, or sees before that what the other has come to.
-    assert "is carried out by another process" in said or "work attempt 2 success" in said
+    assert "is now owned by another process" in said or "work attempt 2 success" in said
     assert "Traceback" not in said
     wait_until(lambda: not project.processes())
 
 
 def _let_the_leases_end(project: Project) -> None:
-    """As half a minute would, in which who is stopped does not renew them."""
+    """Expire the leases that stopped processes do not renew, as half a minute would."""
     owner = project.run_of().owner
     assert owner is not None
     [attempt] = project.attempts("work")
-    renewed = r.Heartbeat(
+    renewed = c.Heartbeat(
         process=owner, lease=timedelta(0), runs=(("d", "r"),), attempts=(attempt.writer,)
     )
-    assert project.store.execute(renewed) == r.Lost()
+    assert project.store.execute(renewed) == c.Lost()
 
 
-def test_a_zombie_on_this_machine_is_ended_by_who_takes_over(project: Project) -> None:
+def test_a_zombie_on_this_machine_is_ended_by_the_process_that_takes_over(project: Project) -> None:
     project.write("dag.py", DAG)
     with project.start("run", "dag.py", "--run-id", "r") as old:
         stopped = _stop_all(project)
@@ -143,6 +143,6 @@ def test_a_zombie_on_this_machine_is_ended_by_who_takes_over(project: Project) -
 
 
 def _task_process(project: Project) -> int:
-    [attempt] = project.store.execute(r.ListAttempts(TaskScope("d", "r", "work")))
+    [attempt] = project.store.execute(c.ListAttempts(TaskScope("d", "r", "work")))
     assert attempt.worker is not None
     return attempt.worker.pid

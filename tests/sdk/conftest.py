@@ -1,4 +1,4 @@
-"""DAG files that tests write, and what is left of them afterwards."""
+"""DAG files of tests, and cleanup of the modules that they import."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def _modules_as_before() -> Iterator[None]:
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Callable[[str], Pipeline]:
-    """A pipeline of the given text."""
+    """Return a function that creates a pipeline from text."""
     return lambda text: Pipeline(write_file(tmp_path, text))

@@ -1,4 +1,4 @@
-"""Runs of DAG files for tests: a store that also knows results, and a runner without processes."""
+"""Runs of DAG files for tests: a store with results, and a runner without processes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.accessor import Rules
-from holdfast.dagspec import CallbackKind, DagSpec
-from holdfast.entry import TaskWriter
-from holdfast.run import AssetEvent, Run, RunKind, RunState, Watch
-from holdfast.run_command import Emit, GetResults, PutResult, RunEvents, TakeItem
-from holdfast.runner.messages import (
+from holdfast import commands as c
+from holdfast.accessor.binding import Rules
+from holdfast.commands import Emit, GetResults, PutResult, RunEvents, TakeItem
+from holdfast.model.dag import CallbackKind, DagSpec
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import AssetEvent, Run, RunKind, RunState, Watch
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.runner.protocol.messages import (
     CallbackStartup,
     Failed,
     Skipped,
@@ -24,12 +25,11 @@ from holdfast.runner.messages import (
     TaskStartup,
     WatchStartup,
 )
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.sdk.execution import call_back, execute
-from holdfast.sdk.loading import load_file
-from holdfast.sdk.watching import watch
+from holdfast.runner.task.dag_import import load_file
+from holdfast.runner.task.execution import call_back, execute
+from holdfast.runner.task.watching import watch
 from holdfast.store import Store
-from holdfast.stores.memory import MemoryStore
+from holdfast.testing.model import MemoryStore
 
 A = TypeVar("A")
 
@@ -37,7 +37,7 @@ RUN_ID = "run-1"
 
 
 class RunStore(Store):
-    """A store in memory that answers what tasks and watchers ask of a run."""
+    """Store in memory that also executes the commands of tasks and watchers about a run."""
 
     def __init__(self) -> None:
         self.inner = MemoryStore()
@@ -142,13 +142,13 @@ class Pipeline:
         return report
 
     def result(self, task_id: str, map_index: int = -1) -> Any:
-        """What a task returned, after running it."""
+        """Run a task, and return its result."""
         report = self.run(task_id, map_index)
         assert isinstance(report, Succeeded), report
         return None if report.result is None else msgspec.json.decode(report.result)
 
     def failure(self, task_id: str, map_index: int = -1) -> str:
-        """Why a task failed, after running it."""
+        """Run a task, and return its error."""
         report = self.run(task_id, map_index)
         assert isinstance(report, Failed), report
         return report.error

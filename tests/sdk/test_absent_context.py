@@ -1,4 +1,4 @@
-"""What Airflow has in its context and Holdfast does not is refused, not left out silently."""
+"""Context of Airflow that Holdfast does not have: refused, not omitted silently."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from task_runs import Pipeline, write_file
 
-from holdfast.runner.messages import ParseStartup
-from holdfast.sdk.loading import parse
+from holdfast.runner.protocol.messages import ParseStartup
+from holdfast.runner.task.dag_import import parse
 
 HEAD = "from holdfast.sdk import DAG, Asset, BaseOperator, asset, task\n"
 
@@ -25,7 +25,7 @@ def test_a_parameter_is_refused_when_the_file_is_read(
 
     error = parse(ParseStartup(file)).error
 
-    assert f"task `load`: Holdfast has no `{name}` in the context" in error
+    assert f"task `load`: Holdfast does not support its parameter `{name}`" in error
     assert "hint: " in error
 
 
@@ -35,16 +35,18 @@ def test_a_parameter_of_an_asset_function_is_refused(tmp_path: Path) -> None:
 
     error = parse(ParseStartup(file)).error
 
-    assert "asset function `orders`: Holdfast has no `inlet_events`" in error
+    assert (
+        "asset function `orders`: Holdfast does not support its parameter `inlet_events`" in error
+    )
 
 
-def test_a_parameter_that_the_call_gives_a_value_is_a_parameter(tmp_path: Path) -> None:
+def test_a_parameter_with_a_value_in_the_call_is_allowed(tmp_path: Path) -> None:
     text = "@task\ndef load(conn, var=None): return conn\nwith DAG('d'): load('c', var=1)\n"
 
     assert Pipeline(write_file(tmp_path, HEAD + text)).result("load") == "c"
 
 
-def test_a_key_of_the_context_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_an_unsupported_context_key_is_an_error_that_says_so(tmp_path: Path) -> None:
     text = """
 from holdfast.sdk import get_current_context
 
@@ -59,7 +61,7 @@ with DAG("d"):
 """
     pipeline = Pipeline(write_file(tmp_path, HEAD + text))
 
-    expected = "MissingKey: task `load`: Holdfast has no `inlet_events` in the context"
+    expected = "MissingKey: task `load`: Holdfast does not support `inlet_events` in the context"
     assert pipeline.failure("load") == expected
     assert "the context of task `mistyped` has no `logical_dat`" in pipeline.failure("mistyped")
 
@@ -67,12 +69,12 @@ with DAG("d"):
 @pytest.mark.parametrize(
     ("key", "explained"),
     [
-        ("inlet_events", "Holdfast has no `inlet_events` in the context"),
+        ("inlet_events", "Holdfast does not support `inlet_events` in the context"),
         ("asset_state", "there is no asset among its inlets and outlets"),
         ("spark", "decorate it with @task.pyspark"),
     ],
 )
-def test_a_key_of_the_context_as_a_dict_is_explained_in_the_log(
+def test_an_unsupported_context_key_of_the_dict_is_explained_in_the_log(
     key: str, explained: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = f"@task\ndef load(**context): context['{key}']\nwith DAG('d'): load()\n"
@@ -93,9 +95,7 @@ def test_a_key_of_the_authors_own_dict_is_not_explained(
     assert "context of task" not in caplog.text
 
 
-def test_a_key_error_about_anything_else_is_left_as_it_is(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_key_error_is_unchanged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     text = "@task\ndef load(): raise KeyError({'a': 1})\nwith DAG('d'): load()\n"
 
     Pipeline(write_file(tmp_path, HEAD + text)).failure("load")

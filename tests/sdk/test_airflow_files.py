@@ -1,4 +1,4 @@
-"""Files written for `airflow.sdk` run after nothing but the import was changed."""
+"""Files written for `airflow.sdk`, with only the import changed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pytest
 from task_runs import Pipeline
 
-from holdfast.dagspec import AssetSpec, Cron, OnAssets
-from holdfast.run import AssetEvent, EmittedEvent, TriggerRule
-from holdfast.runner.messages import Succeeded
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.dag import AssetSpec, Cron, OnAssets
+from holdfast.model.run import AssetEvent, EmittedEvent, TriggerRule
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.runner.protocol.messages import Succeeded
 
 Make = Callable[[str], Pipeline]
 
@@ -132,13 +132,13 @@ with DAG("submit", schedule=None, doc_md="Submits.", params={"n": 1}):
 
 @pytest.fixture
 def ported(pipeline: Make) -> Make:
-    """The pipeline with nothing but its import changed."""
+    """Return the pipeline with only its import changed."""
     return lambda text: pipeline(
         text.replace("from airflow.sdk import", "from holdfast.sdk import")
     )
 
 
-def test_stores_and_mapped_tasks(ported: Make) -> None:
+def test_a_file_with_stores_and_mapped_tasks_runs(ported: Make) -> None:
     pipeline = ported(STORES)
     spec = pipeline.spec
     pipeline.run("pages")
@@ -161,7 +161,7 @@ def test_stores_and_mapped_tasks(ported: Make) -> None:
     assert pipeline.asset_value("orders", "rows") == 60
 
 
-def test_a_consumer_of_an_asset_and_an_async_task(ported: Make) -> None:
+def test_a_file_with_an_asset_consumer_and_an_async_task_runs(ported: Make) -> None:
     pipeline = ported(CONSUMER)
     pipeline.store.run_events = [
         AssetEvent(
@@ -179,7 +179,7 @@ def test_a_consumer_of_an_asset_and_an_async_task(ported: Make) -> None:
     assert pipeline.result("show") == "None rows"
 
 
-def test_assets_as_functions(ported: Make) -> None:
+def test_a_file_with_asset_functions_runs(ported: Make) -> None:
     pipeline = ported(ASSETS)
     pipeline.logical_date = datetime(2026, 1, 2, tzinfo=UTC)
     raw, clean = pipeline.specs
@@ -189,7 +189,7 @@ def test_assets_as_functions(ported: Make) -> None:
     assert pipeline.result("clean") == "2026-01-02"
 
 
-def test_operators_that_submit_jobs(ported: Make) -> None:
+def test_a_file_with_job_operators_runs(ported: Make) -> None:
     pipeline = ported(OPERATOR)
 
     assert pipeline.result("first") == "driver-of-a.py"

@@ -1,4 +1,4 @@
-"""Unit tests of authors: operators and triggers called with a store of the test's own."""
+"""Unit tests by authors: operators and triggers with a store of the test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ASSET_SPELLINGS = ("asset_store", "asset_state", "asset_state_store")
 
 
 class Fake:
-    """Has get and set, and nothing else."""
+    """Store with get and set only."""
 
     def __init__(self, **values: Any) -> None:
         self.values = values
@@ -67,7 +67,7 @@ class Cancellable(Job):
 
 
 @pytest.mark.parametrize("spelling", TASK_SPELLINGS)
-def test_a_job_is_remembered_in_the_store_of_a_test(spelling: str) -> None:
+def test_a_job_is_recorded_in_the_store_of_a_test(spelling: str) -> None:
     store, job = Fake(), Job(task_id="job")
 
     assert job.execute_resumable({spelling: store}) == "result of app_2"
@@ -106,7 +106,7 @@ def test_a_job_that_is_killed_in_a_test_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize("context", [{}, {"task_state_store": None}])
-def test_without_a_store_a_job_warns_and_goes_on(
+def test_without_a_store_a_job_runs_with_a_warning(
     context: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     job = Job(task_id="job")
@@ -134,7 +134,7 @@ async def _payloads(trigger: BaseEventTrigger) -> list[Any]:
 
 
 @pytest.mark.parametrize("spelling", ASSET_SPELLINGS)
-def test_a_trigger_is_given_the_store_of_a_test(spelling: str) -> None:
+def test_a_trigger_uses_the_store_of_a_test(spelling: str) -> None:
     trigger, store = Poll(), Fake(cursor=3)
 
     setattr(trigger, spelling, store)

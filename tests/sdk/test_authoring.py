@@ -1,4 +1,4 @@
-"""What DAG files come to: the values that the scheduler reads."""
+"""Parsing of DAG files to the values that the scheduler reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from task_runs import Pipeline, write_file
 
-from holdfast.dagspec import (
+from holdfast.model.dag import (
     AliasSpec,
     AllOf,
     AnyOf,
@@ -27,7 +27,8 @@ from holdfast.dagspec import (
     ResultAxis,
     WatcherSpec,
 )
-from holdfast.run import TriggerRule
+from holdfast.model.run import TriggerRule
+from holdfast.runner.task.dag_import import load_file
 from holdfast.sdk import (
     DAG,
     Asset,
@@ -40,7 +41,6 @@ from holdfast.sdk import (
     dag,
     task,
 )
-from holdfast.sdk.loading import load_file
 
 Make = Callable[[str], Pipeline]
 
@@ -61,7 +61,7 @@ def upstream(spec: DagSpec) -> dict[str, tuple[str, ...]]:
     return {one.task_id: one.upstream for one in spec.tasks}
 
 
-def test_calling_a_decorated_function_makes_a_task_that_waits_for_its_arguments() -> None:
+def test_calling_a_decorated_function_creates_a_task_downstream_of_its_arguments() -> None:
     @task
     def extract() -> list[int]:
         return [1]
@@ -115,7 +115,7 @@ def test_chain_connects_lists_pair_by_pair() -> None:
     }
 
 
-def test_a_decorated_function_called_twice_makes_two_tasks() -> None:
+def test_a_decorated_function_called_twice_creates_two_tasks() -> None:
     @task
     def load() -> None: ...
 
@@ -127,7 +127,7 @@ def test_a_decorated_function_called_twice_makes_two_tasks() -> None:
     assert made.task_ids == ["load", "load__1", "last"]
 
 
-def test_default_args_stand_in_for_arguments_of_all_operators() -> None:
+def test_default_args_apply_to_all_operators() -> None:
     defaults = {"retries": 3, "retry_delay": timedelta(seconds=7), "size": 5, "unknown": 1}
 
     @task(retries=1)
@@ -142,7 +142,7 @@ def test_default_args_stand_in_for_arguments_of_all_operators() -> None:
     assert [(one.retries, one.retry_delay.seconds) for one in spec.tasks] == [(3, 7), (1, 7)]
 
 
-def test_a_retry_waits_five_minutes_unless_told_otherwise() -> None:
+def test_a_retry_waits_five_minutes_by_default() -> None:
     with DAG("d") as made:
         Step(task_id="default")
         Step(task_id="seconds", retry_delay=1.5, retry_exponential_backoff=True)
@@ -180,7 +180,7 @@ def test_a_task_is_mapped_over_literals_and_results() -> None:
     assert (found["steps"].operator, found["steps"].retries) == ("Step", 4)
 
 
-def test_a_spark_task_says_so() -> None:
+def test_a_spark_task_is_marked_as_such() -> None:
     @task.pyspark
     def load(spark: Any) -> None: ...
 
@@ -223,7 +223,7 @@ def test_a_spark_task_says_so() -> None:
         ),
     ],
 )
-def test_a_schedule_becomes_a_value(schedule: Any, expected: Any) -> None:
+def test_a_schedule_is_converted_to_a_value(schedule: Any, expected: Any) -> None:
     assert DAG("d", schedule=schedule).spec(FILE).schedule == expected
 
 
@@ -236,13 +236,13 @@ def test_a_cron_schedule_is_in_the_time_zone_of_the_start_date() -> None:
     assert spec.start_date == datetime(2025, 12, 31, 23, tzinfo=UTC)
 
 
-def test_a_start_date_without_time_zone_is_in_utc_and_may_stand_in_default_args() -> None:
+def test_a_start_date_without_time_zone_is_in_utc_and_may_be_in_default_args() -> None:
     made = DAG("d", default_args={"start_date": datetime(2026, 1, 1)})  # noqa: DTZ001
 
     assert made.spec(FILE).start_date == datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_a_dag_keeps_what_its_author_said_about_it() -> None:
+def test_a_dag_keeps_the_metadata_of_its_author() -> None:
     made = DAG(
         "d",
         description="what",
@@ -325,7 +325,7 @@ def test_an_asset_function_is_an_asset_and_a_dag(pipeline: Make) -> None:
     assert summary.tasks[0].inlets == (AssetRefSpec(name="orders"),)
 
 
-def test_several_assets_and_spark_in_one_asset_function(pipeline: Make) -> None:
+def test_an_asset_function_may_have_several_assets_and_spark(pipeline: Make) -> None:
     (spec,) = pipeline(
         """
         from holdfast.sdk import Asset, asset, task
@@ -340,7 +340,7 @@ def test_several_assets_and_spark_in_one_asset_function(pipeline: Make) -> None:
     assert spec.tasks[0].outlets == (AssetSpec("a", "a"), AssetSpec("b", "b"))
 
 
-def test_arguments_that_change_nothing_here_are_taken() -> None:
+def test_arguments_without_effect_are_accepted() -> None:
     with DAG("d", dag_display_name="D", owner_links={}, render_template_as_native_obj=True) as made:
         Step(
             task_id="a",
@@ -370,14 +370,14 @@ def test_two_spellings_of_a_uri_are_one_asset(one: str, other: str) -> None:
     assert Asset(uri=one).uri == Asset(uri=other).uri
 
 
-def test_a_password_does_not_stay_in_the_uri_of_an_asset() -> None:
+def test_a_password_is_removed_from_the_uri_of_an_asset() -> None:
     with pytest.warns(UserWarning, match="password"):
         asset = Asset("db", "postgres://me:secret@host/db")
 
     assert asset.uri == "postgres://host/db"
 
 
-def test_a_file_holds_the_dags_that_it_makes_and_those_that_it_names(tmp_path: Path) -> None:
+def test_a_file_contains_the_dags_that_it_creates_and_those_that_it_imports(tmp_path: Path) -> None:
     write_file(
         tmp_path,
         """

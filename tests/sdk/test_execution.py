@@ -1,4 +1,4 @@
-"""Running one attempt of a task: arguments, context, results, events, failures."""
+"""Execution of one attempt of a task: arguments, context, results, events, failures."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from task_runs import RUN_ID, Pipeline
 
-from holdfast.command import DeclareAsset
-from holdfast.run import AssetEvent, EmittedEvent
-from holdfast.runner.messages import Failed, Skipped, Succeeded
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.sdk.execution import execute
+from holdfast.commands import DeclareAsset
+from holdfast.model.run import AssetEvent, EmittedEvent
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.runner.protocol.messages import Failed, Skipped, Succeeded
+from holdfast.runner.task.execution import execute
 
 Make = Callable[[str], Pipeline]
 
@@ -26,7 +26,7 @@ from holdfast.sdk.exceptions import *
 
 @pytest.fixture
 def tasks(pipeline: Make) -> Make:
-    """A pipeline of one DAG whose file has the names of the SDK."""
+    """Return a function that creates a pipeline of one DAG whose file has the names of the SDK."""
     return lambda text: pipeline(HEAD + text)
 
 
@@ -70,7 +70,7 @@ with DAG("d"):
     assert pipeline.result("total") == [[{"y": 9}, {"y": 1}, {"y": 4}], 14]
 
 
-def test_a_task_that_returned_nothing_hands_on_nothing(tasks: Make) -> None:
+def test_a_task_without_result_passes_none_on(tasks: Make) -> None:
     pipeline = tasks("""
 @task
 def nothing(): ...
@@ -89,10 +89,10 @@ with DAG("d"):
     pipeline.run("nothing")
 
     assert pipeline.result("after") is True
-    assert "the result of task `other`['key'] is not there" in pipeline.failure("inside")
+    assert "the result of task `other`['key'] does not exist" in pipeline.failure("inside")
 
 
-def test_map_indices_go_through_all_combinations_the_last_axis_fastest(tasks: Make) -> None:
+def test_map_indices_enumerate_all_combinations_with_the_last_argument_fastest(tasks: Make) -> None:
     pipeline = tasks("""
 @task
 def months():
@@ -113,7 +113,7 @@ with DAG("d"):
         [["feb", 2], "a"],
         [["feb", 2], "b"],
     ]
-    assert "no map index 4 any more" in pipeline.failure("load", 4)
+    assert "no longer has map index 4" in pipeline.failure("load", 4)
 
 
 def test_a_task_is_mapped_over_dicts_of_arguments(tasks: Make) -> None:
@@ -145,7 +145,7 @@ with DAG("d", default_args={"retries": 1}):
     assert pipeline.result("copy", 1) == ["b", 3, "copy", "d"]
 
 
-def test_mapping_over_a_result_that_is_no_list_fails(tasks: Make) -> None:
+def test_mapping_over_a_result_that_is_not_a_list_fails(tasks: Make) -> None:
     pipeline = tasks("""
 @task
 def text():
@@ -162,7 +162,7 @@ with DAG("d"):
     assert "is mapped over the result of task `text`, which is a str" in pipeline.failure("load", 0)
 
 
-def test_parameters_get_what_the_context_has_under_their_names(tasks: Make) -> None:
+def test_parameters_are_filled_from_the_context_by_name(tasks: Make) -> None:
     pipeline = tasks("""
 @task
 def show(x, ti, run_id, params, logical_date, task_store, try_number, dag_run, y=2, ds=None):
@@ -217,7 +217,7 @@ with DAG("d"):
     ]
 
 
-def test_a_run_without_logical_date_says_so_where_one_is_asked_for(tasks: Make) -> None:
+def test_a_run_without_logical_date_is_an_error_where_one_is_needed(tasks: Make) -> None:
     pipeline = tasks("""
 @task
 def show(ds): ...
@@ -229,7 +229,7 @@ with DAG("d"):
     assert "run `run-1` has no logical date" in pipeline.failure("show")
 
 
-def test_what_a_run_is_started_with_replaces_the_defaults_of_its_params(tasks: Make) -> None:
+def test_the_conf_of_a_run_overrides_the_defaults_of_its_params(tasks: Make) -> None:
     pipeline = tasks("""
 @task(params={"b": 20})
 def show(params):
@@ -372,7 +372,7 @@ with DAG("d"):
         ("__import__('pandas').DataFrame()", "task `t` returned a DataFrame"),
         (
             "type('DataFrame', (), {})()",
-            "task `t` returned a DataFrame: write it, and return its path",
+            "task `t` returned a DataFrame: write the data, and return its path",
         ),
     ],
 )
@@ -391,7 +391,7 @@ with DAG("d"):
     assert expected in pipeline.failure("t")
 
 
-def test_a_result_that_is_not_wanted_is_not_kept(tasks: Make) -> None:
+def test_a_result_is_not_stored_if_xcom_push_is_disabled(tasks: Make) -> None:
     pipeline = tasks("""
 @task(do_xcom_push=False)
 def t():
@@ -404,7 +404,7 @@ with DAG("d"):
     assert pipeline.run("t") == Succeeded()
 
 
-def test_a_task_that_skips_is_skipped(tasks: Make) -> None:
+def test_a_task_that_raises_skip_is_skipped(tasks: Make) -> None:
     pipeline = tasks("""
 @task
 def t():
@@ -417,7 +417,7 @@ with DAG("d"):
     assert pipeline.run("t") == Skipped("nothing new")
 
 
-def test_a_failure_says_in_one_line_what_was_raised(tasks: Make) -> None:
+def test_a_failure_is_one_line_with_the_exception(tasks: Make) -> None:
     pipeline = tasks("""
 @task
 def t():
@@ -464,7 +464,7 @@ with DAG("d"):
         ("SystemExit(1)", True),
     ],
 )
-def test_a_task_says_whether_trying_again_may_help(
+def test_a_failure_says_whether_it_may_be_retried(
     tasks: Make, raised: str, may_retry: bool
 ) -> None:
     pipeline = tasks(f"""
@@ -501,7 +501,7 @@ with DAG("d"):
     assert report == Failed(error="Odd: 12", exception=None)
 
 
-def test_a_task_that_is_stopped_from_outside_is_told(tasks: Make) -> None:
+def test_a_stopped_task_gets_on_kill(tasks: Make) -> None:
     pipeline = tasks("""
 class Long(BaseOperator):
     def execute(self, context):
@@ -523,7 +523,7 @@ with DAG("d"):
     assert pipeline.task_value("long", "killed") is True
 
 
-def test_a_dag_or_task_that_is_gone_from_the_file_is_said_to_be(tasks: Make) -> None:
+def test_a_dag_or_task_removed_from_the_file_is_an_error_that_says_so(tasks: Make) -> None:
     pipeline = tasks("""
 with DAG("d"):
     BaseOperator(task_id="t")
@@ -537,7 +537,7 @@ with DAG("d"):
     assert "DAG `d` has no task `gone`" in report.error
 
 
-def test_a_task_called_inside_a_task_says_how_to_do_it(tasks: Make) -> None:
+def test_calling_a_task_inside_a_task_is_an_error_with_a_hint(tasks: Make) -> None:
     pipeline = tasks("""
 @task
 def inner():
@@ -554,7 +554,7 @@ with DAG("d"):
     assert "task `inner` was called inside a running task" in pipeline.failure("outer")
 
 
-def test_each_outlet_has_an_event_with_what_the_task_said_about_it(tasks: Make) -> None:
+def test_each_outlet_has_an_event_with_its_metadata(tasks: Make) -> None:
     pipeline = tasks("""
 a, b, late = Asset("a", "s3://l/a"), Asset("b"), AssetAlias("late")
 
@@ -601,7 +601,7 @@ with DAG("d"):
     )
 
 
-def test_an_outlet_that_refers_to_no_asset_fails_the_task_before_it_works(tasks: Make) -> None:
+def test_an_outlet_that_refers_to_no_asset_fails_the_task_before_it_runs(tasks: Make) -> None:
     pipeline = tasks("""
 @task(outlets=[Asset.ref(name="orderz")])
 def load(task_store):
@@ -791,7 +791,7 @@ def clean(context, raw, outlet_events):
     )
 
 
-def test_a_spark_task_without_spark_says_so(tasks: Make) -> None:
+def test_a_spark_task_without_spark_is_an_error_that_says_so(tasks: Make) -> None:
     pipeline = tasks("""
 @task.pyspark
 def t(spark): ...
@@ -800,10 +800,10 @@ with DAG("d"):
     t()
 """)
 
-    assert "task `t` needs Spark, and this run has none" in pipeline.failure("t")
+    assert "task `t` needs Spark, and none is configured for this run" in pipeline.failure("t")
 
 
-def test_a_pushed_key_comes_before_that_part_of_the_result(tasks: Make) -> None:
+def test_a_pushed_key_overrides_that_part_of_the_result(tasks: Make) -> None:
     pipeline = tasks("""
 class Push(BaseOperator):
     def execute(self, context):

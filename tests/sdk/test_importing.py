@@ -1,4 +1,4 @@
-"""What pipelines import, and what that costs."""
+"""Imports of pipelines, and their cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def test_the_sdk_has_the_names_of_airflow() -> None:
 def test_importing_the_sdk_loads_no_database_and_no_spark() -> None:
     program = """
         import sys
-        import holdfast.sdk, holdfast.sdk.execution, holdfast.sdk.loading, holdfast.sdk.watching
+        import holdfast.sdk
+        import holdfast.runner.task.execution, holdfast.runner.task.dag_import
+        import holdfast.runner.task.watching
         heavy = {"sqlalchemy", "alembic", "pyspark", "pandas", "cronsim", "click", "rich"}
         print(sorted(heavy & set(sys.modules)))
     """
@@ -54,7 +56,7 @@ def test_functions_of_a_dag_file_work_where_the_file_cannot_be_imported(tmp_path
     program = f"""
         import pickle, sys
         from pyspark import cloudpickle
-        from holdfast.sdk.loading import load_file, module_name
+        from holdfast.runner.task.dag_import import load_file, module_name
         load_file({file!r})
         module = sys.modules[module_name({file!r})]
         cloudpickle.register_pickle_by_value(module)

@@ -1,4 +1,4 @@
-"""What is wrong in a DAG file gets a message that says so."""
+"""Error messages for invalid DAG files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 from task_runs import write_file
 
 from holdfast.errors import InvalidDag
-from holdfast.runner.messages import ParseStartup
-from holdfast.sdk import DAG, Asset, BaseOperator, Param, chain, loading, task
-from holdfast.sdk.loading import find_dag, load_file, parse
+from holdfast.runner.protocol.messages import ParseStartup
+from holdfast.runner.task import dag_import
+from holdfast.runner.task.dag_import import find_dag, load_file, parse
+from holdfast.sdk import DAG, Asset, BaseOperator, Param, chain, task
 
 CASES: dict[str, tuple[str, list[str]]] = {
     "a cycle": (
@@ -22,7 +23,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
             a, b, c = (BaseOperator(task_id=name) for name in "abc")
             a >> b >> c >> a
         """,
-        ["DAG `d`", "circle", "a", "b", "c"],
+        ["DAG `d`", "cycle", "a", "b", "c"],
     ),
     "two tasks with one id": (
         """
@@ -45,18 +46,18 @@ CASES: dict[str, tuple[str, list[str]]] = {
     ),
     "a cron expression with seconds": (
         "DAG('d', schedule='0 0 0 * * *')",
-        ["it has not five parts"],
+        ["it does not have five fields"],
     ),
     "an unknown preset": ("DAG('d', schedule='@fortnightly')", ["@fortnightly"]),
     "@continuous": ("DAG('d', schedule='@continuous')", ["@continuous"]),
-    "a schedule of another kind": ("DAG('d', schedule=5)", ["5 is no schedule"]),
+    "a schedule of another kind": ("DAG('d', schedule=5)", ["5 is not a schedule"]),
     "a negative schedule": (
         "from datetime import timedelta\nDAG('d', schedule=timedelta(-1))",
         ["its schedule is -1 day"],
     ),
     "an unknown trigger rule": (
         "with DAG('d'): BaseOperator(task_id='a', trigger_rule='all_sucess')",
-        ["task `a`", "'all_sucess' is no trigger rule", "all_success"],
+        ["task `a`", "'all_sucess' is not a trigger rule", "all_success"],
     ),
     "mapped over a number": (
         """
@@ -138,7 +139,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
         with DAG("d"):
             f()
         """,
-        ["task `f`", "without its argument `x`"],
+        ["task `f`", "is missing its argument `x`"],
     ),
     "an argument too many": (
         """
@@ -181,7 +182,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
         with DAG("d"):
             f() >> f
         """,
-        ["is no task"],
+        ["is not a task"],
     ),
     "a default of a param that is not JSON": (
         "DAG('d', params={'x': {1, 2}})",
@@ -196,7 +197,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_mistake_gets_one_clear_message(case: str, tmp_path: Path) -> None:
+def test_an_invalid_dag_file_has_one_clear_message(case: str, tmp_path: Path) -> None:
     text, expected = CASES[case]
     head = "from holdfast.sdk import DAG, Asset, BaseOperator, task\n"
     file = write_file(tmp_path, head + dedent(text))
@@ -208,7 +209,7 @@ def test_a_mistake_gets_one_clear_message(case: str, tmp_path: Path) -> None:
         assert part in error
 
 
-def test_a_message_says_in_which_line_the_mistake_is(tmp_path: Path) -> None:
+def test_a_message_names_the_line_of_the_error(tmp_path: Path) -> None:
     file = write_file(tmp_path, "from holdfast.sdk import DAG\n\nDAG('a b')\n")
 
     assert parse(ParseStartup(file)).error.startswith(f"{file}:3: ")
@@ -229,7 +230,7 @@ def test_a_syntax_error_is_shown_where_it_is(tmp_path: Path) -> None:
 
     error = parse(ParseStartup(file)).error
 
-    assert "SyntaxError" in error and file in error and "loading.py" not in error
+    assert "SyntaxError" in error and file in error and "dag_import.py" not in error
 
 
 def test_a_file_that_ends_the_program_ends_its_own_import_only(tmp_path: Path) -> None:
@@ -238,7 +239,7 @@ def test_a_file_that_ends_the_program_ends_its_own_import_only(tmp_path: Path) -
     assert "SystemExit: 3" in parse(ParseStartup(file)).error
 
 
-def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_that_says_so(tmp_path: Path) -> None:
     with pytest.raises(InvalidDag, match="there is no file"):
         load_file(str(tmp_path / "gone.py"))
 
@@ -256,7 +257,7 @@ with DAG("late"):
 
 
 @pytest.mark.parametrize("first", [None, "", WHOLE[:60], WHOLE.replace("last()", "")])
-def test_a_task_reads_a_file_again_that_is_being_replaced(tmp_path: Path, first: str) -> None:
+def test_a_task_rereads_a_file_that_is_being_replaced(tmp_path: Path, first: str) -> None:
     whole = Path(write_file(tmp_path, WHOLE))
     file = tmp_path / "dag.py"
     if first is not None:
@@ -268,20 +269,20 @@ def test_a_task_reads_a_file_again_that_is_being_replaced(tmp_path: Path, first:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(None, "there is no file"), ("", "holds no DAG `late`"), (WHOLE, "has no task `first`")],
+    [(None, "there is no file"), ("", "has no DAG `late`"), (WHOLE, "has no task `first`")],
 )
-def test_a_task_says_what_its_file_lacks(
+def test_the_error_of_a_task_names_what_its_file_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str
 ) -> None:
     for name in ("REPLACED_WITHIN", "CHANGED_WITHIN"):
-        monkeypatch.setattr(loading, name, 0.1)
+        monkeypatch.setattr(dag_import, name, 0.1)
     file = str(tmp_path / "away.py") if text is None else write_file(tmp_path, text)
 
     with pytest.raises(InvalidDag, match=message):
         find_dag(file, "late", "first")
 
 
-def test_a_mistake_is_both_ours_and_a_value_error() -> None:
+def test_an_invalid_dag_error_is_also_a_value_error() -> None:
     with pytest.raises(ValueError, match="dag_id is empty") as caught:
         DAG("")
 
@@ -297,7 +298,7 @@ def test_chain_refuses_lists_of_different_length() -> None:
             chain([a, b], [c])
 
 
-def test_a_kind_of_task_that_there_is_not_is_named() -> None:
+def test_the_error_for_an_unknown_kind_of_task_names_it() -> None:
     with pytest.raises(AttributeError, match=r"no @task\.branch"):
         _ = task.branch
 
@@ -314,11 +315,16 @@ def test_a_kind_of_task_that_there_is_not_is_named() -> None:
         ({"minLength": 2}, "a"),
     ],
 )
-def test_a_param_keeps_to_its_rules(rules: dict[str, Any], value: Any) -> None:
+def test_a_param_is_validated(rules: dict[str, Any], value: Any) -> None:
     with pytest.raises(InvalidDag, match="param `x`"):
         DAG("d", params={"x": Param(value, **rules)})
 
 
 def test_a_reference_has_a_name_or_a_uri() -> None:
-    with pytest.raises(ValueError, match="one of name= and uri="):
+    with pytest.raises(ValueError, match="either name= or uri="):
         Asset.ref(name="a", uri="b")
+
+
+def test_an_unknown_type_of_a_param_is_refused() -> None:
+    with pytest.raises(InvalidDag, match="has no type 'sting'"):
+        Param("a", type=["null", "sting"])

@@ -1,4 +1,4 @@
-"""Writes that are held back look to their writer as if they were done."""
+"""Buffered writes, which their writer reads as if they were committed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import command as c
-from holdfast.accessor import AssetStore
-from holdfast.entry import WatcherWriter
+from holdfast import commands as c
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import HoldfastError, NotSupported, VersionConflict
-from holdfast.scope import AssetScope
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.pending import PendingStore
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.scope import AssetScope
+from holdfast.stores.buffered import BufferedStore
+from holdfast.testing.model import MemoryStore
 
 SCOPE = AssetScope(name="a", uri="a")
 
@@ -45,11 +45,11 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 @given(st.dictionaries(keys, st.integers(0, 9)), st.lists(calls, max_size=8))
-def test_reads_and_the_final_state_are_those_of_writes_at_once(
+def test_reads_and_the_final_state_are_those_of_immediate_writes(
     first: dict[str, int], steps: list[tuple[Any, ...]]
 ) -> None:
     direct, held = store_with(first), store_with(first)
-    pending = PendingStore(held, SCOPE)
+    pending = BufferedStore(held, SCOPE)
     at_once = AssetStore(direct, SCOPE, WatcherWriter())
     later = AssetStore(pending, SCOPE, WatcherWriter())
     untouched = AssetStore(held, SCOPE, WatcherWriter())
@@ -67,8 +67,8 @@ def test_reads_and_the_final_state_are_those_of_writes_at_once(
     assert pending.take() == ()
 
 
-def test_an_entry_that_waits_is_marked_over_the_version_that_stands() -> None:
-    pending = PendingStore(store_with({"k": 1}), SCOPE)
+def test_a_pending_entry_is_marked_and_has_the_current_version() -> None:
+    pending = BufferedStore(store_with({"k": 1}), SCOPE)
     store = AssetStore(pending, SCOPE, WatcherWriter())
     store.set("k", 2)
     store.set("new", 3)
@@ -81,9 +81,9 @@ def test_an_entry_that_waits_is_marked_over_the_version_that_stands() -> None:
     ]
 
 
-def test_a_condition_on_the_version_holds_for_what_is_written_after_it() -> None:
+def test_a_later_pending_write_keeps_if_version() -> None:
     inner = store_with({"k": 1})
-    pending = PendingStore(inner, SCOPE)
+    pending = BufferedStore(inner, SCOPE)
     store = AssetStore(pending, SCOPE, WatcherWriter())
     store.set("k", 2, if_version=1)
     store.set("k", 3)
@@ -94,16 +94,16 @@ def test_a_condition_on_the_version_holds_for_what_is_written_after_it() -> None
     assert (write.value, write.if_version) == ("3", 1)
 
 
-def test_a_condition_that_does_not_hold_is_refused_at_once() -> None:
-    store = AssetStore(PendingStore(store_with({"k": 1}), SCOPE), SCOPE, WatcherWriter())
+def test_a_failed_if_version_is_refused_at_once() -> None:
+    store = AssetStore(BufferedStore(store_with({"k": 1}), SCOPE), SCOPE, WatcherWriter())
 
     with pytest.raises(VersionConflict, match="expected version 7, but it has version 1"):
         store.set("k", 2, if_version=7)
 
 
-def test_after_a_delete_the_entry_may_be_made_where_absent() -> None:
+def test_after_a_pending_delete_the_entry_may_be_created() -> None:
     inner = store_with({"k": 1})
-    pending = PendingStore(inner, SCOPE)
+    pending = BufferedStore(inner, SCOPE)
     store = AssetStore(pending, SCOPE, WatcherWriter())
     store.delete("k")
     store.set("k", 5, if_version=0)
@@ -114,15 +114,15 @@ def test_after_a_delete_the_entry_may_be_made_where_absent() -> None:
     assert inner.execute(c.Get(SCOPE, "k")) == "5"
 
 
-def test_a_rewind_cannot_wait_and_says_so() -> None:
-    store = AssetStore(PendingStore(store_with({"k": 1}), SCOPE), SCOPE, WatcherWriter())
+def test_a_rewind_cannot_be_deferred_and_is_refused() -> None:
+    store = AssetStore(BufferedStore(store_with({"k": 1}), SCOPE), SCOPE, WatcherWriter())
 
     with pytest.raises(NotSupported, match="cannot rewind"):
         store.rewind("k", version=1)
 
 
-async def test_async_calls_see_what_waits() -> None:
-    store = AssetStore(PendingStore(store_with({}), SCOPE), SCOPE, WatcherWriter())
+async def test_async_calls_read_pending_writes() -> None:
+    store = AssetStore(BufferedStore(store_with({}), SCOPE), SCOPE, WatcherWriter())
     await store.aset("k", 1)
 
     assert await store.aadvance("k", 4) == 4

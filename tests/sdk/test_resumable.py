@@ -1,4 +1,4 @@
-"""An external job is submitted once, whenever the task that watches it dies."""
+"""Resumable external jobs: submitted once, whenever the task that watches them dies."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from uuid import UUID
 import pytest
 from task_runs import RUN_ID, Pipeline
 
-from holdfast import command as c
-from holdfast.entry import ApiWriter
-from holdfast.runner.messages import Failed
-from holdfast.scope import TaskScope
+from holdfast import commands as c
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
+from holdfast.runner.protocol.messages import Failed
 
 Make = Callable[[str], Pipeline]
 
@@ -82,7 +82,7 @@ with DAG("d"):
 
 
 class Cluster:
-    """Another system, with its jobs in a file."""
+    """External system, with its jobs in a file."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "cluster.json"
@@ -129,7 +129,7 @@ def test_a_retry_reconnects_to_a_job_that_runs(jobs: Pipeline, cluster: Cluster)
     assert list(cluster.jobs) == ["job-0"]
 
 
-def test_a_retry_takes_the_result_of_a_job_that_has_succeeded(
+def test_a_retry_returns_the_result_of_a_job_that_has_succeeded(
     jobs: Pipeline, cluster: Cluster
 ) -> None:
     cluster.crash_at("after_polling")
@@ -179,7 +179,9 @@ def test_an_intent_that_is_no_uuid_is_refused(jobs: Pipeline, cluster: Cluster) 
     refused = jobs.run("findable")
 
     assert isinstance(refused, Failed)
-    assert "`run_id.intent` of the task store is '../../escaped', which is no UUID" in refused.error
+    assert (
+        "`run_id.intent` of the task store is '../../escaped', which is not a UUID" in refused.error
+    )
 
 
 def test_a_second_job_after_a_failed_one_is_found_by_its_own_intent(
@@ -195,7 +197,7 @@ def test_a_second_job_after_a_failed_one_is_found_by_its_own_intent(
     assert list(cluster.jobs) == ["job-0", "job-1"]
 
 
-def test_without_a_way_to_find_the_job_the_risk_is_said(
+def test_without_a_way_to_find_the_job_the_risk_is_logged(
     jobs: Pipeline, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.crash_at("after_submit")
@@ -203,7 +205,7 @@ def test_without_a_way_to_find_the_job_the_risk_is_said(
     caplog.clear()
 
     assert jobs.result("job") == "job-1"
-    assert "there may be two. Implement find_job(intent, context) in Job" in caplog.text
+    assert "so two may run. Implement find_job(intent, context) in Job" in caplog.text
     assert cluster.jobs["job-0"]["intent"] == cluster.jobs["job-1"]["intent"]
 
 

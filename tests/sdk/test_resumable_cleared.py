@@ -1,4 +1,4 @@
-"""A job whose task was cleared while it ran is cancelled, once."""
+"""Jobs whose task was cleared while they ran: cancelled once."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import pipeline
 import pytest
 
-import pipeline
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.accessor import TaskStore
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.run import Ending, Outcome, TaskState
-from holdfast.scope import TaskScope
+from holdfast import commands as c
+from holdfast.accessor.task_store import TaskStore
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.run import Ending, Outcome, TaskState
+from holdfast.model.scope import TaskScope
 from holdfast.sdk.operator import BaseOperator
 from holdfast.sdk.resumable import ResumableJobMixin
 from holdfast.stores.sql import SqlStore
@@ -23,7 +22,7 @@ SCOPE = TaskScope("etl", "r1", "extract")
 
 
 class Job(ResumableJobMixin, BaseOperator):
-    """Its jobs run until they are cancelled."""
+    """Job that runs until it is cancelled."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -47,7 +46,7 @@ class Job(ResumableJobMixin, BaseOperator):
         return status == "SUCCEEDED"
 
     def poll_until_complete(self, external_id: str, context: Any) -> None:
-        """The runner is gone before it is."""
+        """Return at once, as if the runner had ended before the job."""
 
     def get_job_result(self, external_id: str, context: Any) -> str:
         return external_id
@@ -57,7 +56,7 @@ class Job(ResumableJobMixin, BaseOperator):
 
 
 class Runs:
-    """Attempts at one task, which end as the test says."""
+    """Attempts of one task, which end as the test says."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store
@@ -76,7 +75,7 @@ class Runs:
 
     def clear(self) -> None:
         self._store.execute(
-            r.ClearTasks(
+            c.ClearTasks(
                 dag_id=SCOPE.dag_id,
                 run_id=SCOPE.run_id,
                 tasks=((SCOPE.task_id, None),),
@@ -96,7 +95,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
     store.close()
 
 
-def test_a_job_goes_on_when_its_runner_is_interrupted(runs: Runs) -> None:
+def test_a_job_continues_when_its_runner_is_interrupted(runs: Runs) -> None:
     runs.interrupt(runs.attempt())
 
     runs.attempt()

@@ -1,4 +1,4 @@
-"""The rules of both stores as a task meets them."""
+"""Both stores in a task."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 from task_runs import RUN_ID, Pipeline
 
-from holdfast import command as c
-from holdfast.entry import TaskWriter
-from holdfast.runner.messages import Failed
-from holdfast.scope import AssetScope, TaskScope
+from holdfast import commands as c
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.runner.protocol.messages import Failed
+from holdfast.runner.task.execution import execute
 from holdfast.sdk import NEVER_EXPIRE
-from holdfast.sdk.execution import execute
 from holdfast.sdk.execution_time.context import NEVER_EXPIRE as ALSO_NEVER_EXPIRE
 
 Make = Callable[[str], Pipeline]
@@ -28,7 +28,8 @@ orders, customers = Asset("orders", "s3://lake/orders"), Asset("customers")
 
 @pytest.fixture
 def body(pipeline: Make) -> Body:
-    """A pipeline of one task `t` that does what is given with its `context`."""
+    """Return a function that creates a pipeline of one task `t` with the given body, which has
+    `context`."""
 
     def make(text: str, arguments: str = "") -> Pipeline:
         lines = "".join(f"    {line}\n" for line in text.strip().splitlines())
@@ -45,7 +46,7 @@ def test_never_expire_has_one_meaning_wherever_it_is_imported_from() -> None:
 
 
 @pytest.mark.parametrize("store", ["task", "asset"])
-def test_a_store_answers_to_three_names_in_the_context(body: Body, store: str) -> None:
+def test_a_store_has_three_names_in_the_context(body: Body, store: str) -> None:
     pipeline = body(
         f"""
 return len({{id(context["{store}_" + name]) for name in ("store", "state", "state_store")}})
@@ -123,7 +124,7 @@ def test_bad_input_to_the_task_store_fails_the_task_with_a_clear_message(
     assert pipeline.failure("t").startswith(error)
 
 
-def test_a_retry_finds_what_the_attempt_before_it_stored(body: Body) -> None:
+def test_a_retry_reads_the_entries_of_the_previous_attempt(body: Body) -> None:
     pipeline = body("""
 store = context["task_store"]
 done = store.get("done", 0)
@@ -137,7 +138,7 @@ return [done, context["try_number"]]
     assert pipeline.result("t") == [1, 2]
 
 
-def test_map_indices_do_not_see_each_other_unless_one_clears_all(pipeline: Make) -> None:
+def test_map_indices_are_isolated_except_for_a_clear_of_all(pipeline: Make) -> None:
     made = pipeline("""
 from holdfast.sdk import *
 
@@ -199,7 +200,7 @@ return seen
     assert get.startswith("InvalidInput: task `t` has no asset yet")
     assert subscript.startswith("UndeclaredAsset: task `t` does not declare asset `orders`")
     for error in (get, subscript):
-        assert "no task has put an asset behind alias `late` so far" in error
+        assert "no task has added an asset to alias `late` yet" in error
 
 
 @pytest.mark.parametrize("uri", ["s3://lake/orders", "S3://lake/orders/"])
@@ -251,7 +252,7 @@ except TypeError as error:
         "inlets=[orders]",
     )
 
-    assert "is found by asset, not by" in pipeline.result("t")
+    assert "is looked up by asset, not by" in pipeline.result("t")
 
 
 @pytest.mark.parametrize(
@@ -365,7 +366,7 @@ return [[step.value for step in store.history("k")], store.get("k")]
 
 
 @pytest.mark.parametrize("store", ["task_store", "asset_store"])
-def test_an_attempt_that_a_newer_one_has_replaced_may_not_write(body: Body, store: str) -> None:
+def test_a_superseded_attempt_may_not_write(body: Body, store: str) -> None:
     pipeline = body(f'context["{store}"].set("k", 1)', "outlets=[orders]")
     zombie = pipeline.startup("t")
     pipeline.startup("t")
@@ -376,7 +377,7 @@ def test_an_attempt_that_a_newer_one_has_replaced_may_not_write(body: Body, stor
     assert report.error.startswith("StaleAttempt: attempt 1 of task d/run-1/t may not write")
 
 
-def test_an_asset_that_nobody_declares_any_more_is_an_error_and_not_a_first_load(
+def test_an_inactive_asset_is_an_error_and_not_a_first_load(
     body: Body,
 ) -> None:
     pipeline = body('return context["asset_store"].get("k")', "inlets=[Asset.ref(name='orderz')]")

@@ -1,4 +1,4 @@
-"""Jinja templates, which nothing renders here, are refused when the file is read."""
+"""Jinja templates: refused when the file is read, as they are not rendered."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from textwrap import dedent
 import pytest
 from task_runs import write_file
 
-from holdfast.runner.messages import ParseStartup
-from holdfast.sdk.loading import parse
+from holdfast.runner.protocol.messages import ParseStartup
+from holdfast.runner.task.dag_import import parse
 
 HEAD = """
 from holdfast.sdk import DAG, BaseOperator, task
@@ -94,7 +94,7 @@ def test_a_template_is_refused_when_the_file_is_read(case: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("case", TAKEN)
-def test_what_airflow_would_not_render_is_taken(case: str, tmp_path: Path) -> None:
+def test_text_that_airflow_would_not_render_is_accepted(case: str, tmp_path: Path) -> None:
     file = write_file(tmp_path, HEAD + dedent(f"with DAG('d'):\n    {TAKEN[case]}\n"))
 
     assert parse(ParseStartup(file)).error == ""

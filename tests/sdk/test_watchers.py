@@ -1,4 +1,4 @@
-"""Watchers: what they write goes with the event that they report."""
+"""Watchers: their writes commit with the events that they report."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from task_runs import Pipeline
 
-from holdfast.entry import WatcherWriter
-from holdfast.run import EmittedEvent
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.run import EmittedEvent
 
 Make = Callable[[str], Pipeline]
 
@@ -36,13 +36,13 @@ with DAG("d", schedule=[landing]):
 
 @pytest.fixture
 def watcher(pipeline: Make) -> Make:
-    """A pipeline whose watcher does what is given."""
+    """Return a function that creates a pipeline whose watcher has the given body."""
     return lambda body: pipeline(
         HEAD.format(body="".join(f"        {line}\n" for line in body.strip().splitlines()))
     )
 
 
-def test_a_cursor_goes_with_the_event_that_it_belongs_to(watcher: Make) -> None:
+def test_a_cursor_commits_with_its_event(watcher: Make) -> None:
     pipeline = watcher("""
 for n in range(self.asset_store.get("cursor", 0), self.upto):
     self.asset_store.set("cursor", n + 1)
@@ -75,7 +75,7 @@ yield
     assert pipeline.asset_value("landing", "cursor") is None
 
 
-def test_what_is_written_after_the_last_event_goes_at_the_end(watcher: Make) -> None:
+def test_writes_after_the_last_event_commit_at_the_end(watcher: Make) -> None:
     pipeline = watcher("""
 yield TriggerEvent("x")
 self.asset_store.set("ended", True)
@@ -119,7 +119,7 @@ yield TriggerEvent()
     assert pipeline.asset_value("landing", "k") == 1
 
 
-def test_another_asset_is_not_to_be_had(watcher: Make) -> None:
+def test_another_asset_is_not_accessible(watcher: Make) -> None:
     pipeline = watcher("""
 self.asset_store[Asset("other")]
 yield
@@ -141,7 +141,7 @@ yield TriggerEvent()
     assert pipeline.asset_value("landing", "k") == 1
 
 
-def test_the_watcher_is_the_writer(watcher: Make) -> None:
+def test_the_writer_of_the_entries_is_the_watcher(watcher: Make) -> None:
     pipeline = watcher("""
 self.asset_store.set("k", 1)
 yield TriggerEvent()
@@ -181,7 +181,7 @@ with DAG("d", schedule=[Asset("a", watchers=[AssetWatcher("w", Poll())])]):
     ("yielded", "message"),
     [("3", "yielded 3"), ("TriggerEvent({1})", "the event of asset `landing`: value")],
 )
-def test_what_is_no_event_is_refused(watcher: Make, yielded: str, message: str) -> None:
+def test_an_invalid_event_is_refused(watcher: Make, yielded: str, message: str) -> None:
     pipeline = watcher(f"yield {yielded}")
 
     with pytest.raises(TypeError, match=message):
@@ -209,16 +209,16 @@ with DAG("d", schedule=[Asset("a", watchers=[AssetWatcher("w", Poll())])]):
     assert len(made.store.emits) == 1
 
 
-def test_a_trigger_that_yields_nothing_at_all_is_told_to(watcher: Make) -> None:
+def test_a_trigger_that_does_not_yield_is_an_error_with_a_hint(watcher: Make) -> None:
     pipeline = watcher('self.asset_store.set("k", 1)')
 
-    with pytest.raises(TypeError, match="`run` of Poll is no async generator") as refused:
+    with pytest.raises(TypeError, match="`run` of Poll is not an async generator") as refused:
         pipeline.watch("landing", "poll")
 
     assert "yield TriggerEvent(payload)" in str(refused.value)
 
 
-def test_a_watcher_that_is_gone_from_the_file_is_said_to_be(watcher: Make) -> None:
+def test_a_watcher_removed_from_the_file_is_an_error_that_says_so(watcher: Make) -> None:
     pipeline = watcher("yield")
 
     with pytest.raises(ValueError, match="has no watcher `gone` of asset `landing`"):

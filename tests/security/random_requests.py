@@ -1,5 +1,5 @@
-"""Requests at random: commands from their own classes, requests of the public API from its
-description, and what becomes of them when something in them is replaced."""
+"""Random requests: commands from their own classes, requests of the public API from its
+description, and variants with a part replaced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import inspect
 
-from holdfast.wire import command_types
+from holdfast.wire.codec import command_types
 
 KEYS = ("k", "spark_job.intent", "a/b", "ü", "k" * 512)
 DIGITS = "9" * 400
@@ -44,8 +44,8 @@ CONTENT_TYPES = ("text/plain", "application/xml", "application/msgpack", "json",
 
 
 class Requests:
-    """Made from one seed, of what there is to be hit: values for commands, and texts for fields and
-    parameters by their name."""
+    """Generator of requests from one seed, with existing values for commands, and texts for fields
+    and parameters by their name."""
 
     def __init__(
         self, seed: str, values: Sequence[Any], parameters: Mapping[str, Sequence[str]]
@@ -56,11 +56,11 @@ class Requests:
         self._texts = [*(text for texts in parameters.values() for text in texts), *KEYS]
 
     def command(self) -> Any:
-        """One that the server can read, more often than not."""
+        """Return a command that the server can read, more often than not."""
         return self._of(self.draw.choice(_commands()))
 
     def altered_command(self) -> Any:
-        """One with a field replaced or left out."""
+        """Return a command with a field replaced or omitted."""
         return self.altered(self.command())
 
     def altered(self, document: Any) -> Any:
@@ -72,8 +72,8 @@ class Requests:
             holder[name] = self.draw.choice(ODD)
         return document
 
-    def spoilt(self, body: bytes) -> bytes:
-        """Bytes that are no JSON any more, or such as few expect."""
+    def corrupted(self, body: bytes) -> bytes:
+        """Return bytes that are no longer JSON, or unusual JSON."""
         place = self.draw.randrange(len(body))
         return self.draw.choice(
             (
@@ -93,7 +93,7 @@ class Requests:
         )
 
     def public(self, description: dict[str, Any]) -> tuple[str, str, Any]:
-        """Method, path and body, or None, of an operation of the description."""
+        """Return method, path and body, or None, of an operation of the description."""
         path = self.draw.choice(sorted(description["paths"]))
         operations = description["paths"][path]
         method = self.draw.choice(sorted(operations))
@@ -121,7 +121,7 @@ class Requests:
         return found if isinstance(found, str) else msgspec.json.encode(found).decode()
 
     def _fitting(self, schema: Any, description: Any) -> Any:
-        """A document that fits a JSON schema, as far as its types go."""
+        """Return a document that matches a JSON schema, as far as its types go."""
         if "$ref" in schema:
             name = schema["$ref"].rpartition("/")[2]
             return self._fitting(description["components"]["schemas"][name], description)
@@ -151,7 +151,7 @@ class Requests:
         return makers[kind]() if kind in makers else self.draw.choice(ODD)
 
     def _of(self, kind: inspect.Type) -> Any:
-        """A document that msgspec would take for a value of the type, as far as types go."""
+        """Return a document that msgspec would decode to the type, as far as types go."""
         draw = self.draw
         if isinstance(kind, inspect.StructType):
             return self._struct(kind)
@@ -206,7 +206,7 @@ class Requests:
         return self.draw.choice(self._texts) if self.draw.random() < 0.8 else self._value()
 
     def _value(self) -> str:
-        """The JSON text of an entry's value."""
+        """Return the JSON text of an entry's value."""
         return self.draw.choice(("1", '"text"', "[1,2]", '{"a":null}', "null", "NaN", "no json"))
 
     def _number(self) -> int:
@@ -223,7 +223,7 @@ def _commands() -> list[inspect.Type]:
 
 
 def _places(document: Any) -> Iterator[tuple[Any, Any]]:
-    """Each dict and list in a document, with each of its names or places."""
+    """Yield each dict and list in a document, with each of its names or indices."""
     if isinstance(document, dict | list):
         names = document if isinstance(document, dict) else range(len(document))
         for name in names:

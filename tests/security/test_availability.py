@@ -1,4 +1,4 @@
-"""Connections without a token keep nobody out: neither clients nor health checks."""
+"""Availability under connections without a token, for clients and health checks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.authority import Role, UserIdentity
-from holdfast.server import door
+from holdfast.access.identity import UserIdentity
+from holdfast.model.role import Role
 from holdfast.server.embedded import EmbeddedServer
-from holdfast.server.limits import Bodies
+from holdfast.server.http import middleware
+from holdfast.server.http.limits import Bodies
 from holdfast.settings import load
-from holdfast.stores.memory import MemoryStore
+from holdfast.testing.model import MemoryStore
 
 PATIENCE = 20.0
 CHUNKED = b"POST /health HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -60,15 +61,15 @@ def connections(url: str, count: int, sent: bytes = b"") -> Iterator[list[socket
         yield opened
 
 
-def test_a_chunked_body_where_none_is_taken_is_refused_at_once(server: EmbeddedServer) -> None:
+def test_a_chunked_body_on_a_route_without_body_is_refused_at_once(server: EmbeddedServer) -> None:
     with connections(server.url, 1, CHUNKED) as [connection]:
         assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
 
 
-def test_requests_whose_body_has_not_come_keep_nobody_out(
+def test_requests_with_a_missing_body_do_not_block_others(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "MOST_UNDER_WAY", 2)
+    monkeypatch.setattr(middleware, "MOST_UNDER_WAY", 2)
     token = server.tokens.issue(UserIdentity("ann", Role.VIEWER))
     lines = ("POST /execution/commands HTTP/1.1", "Host: x", f"Authorization: Bearer {token}")
     slow = "\r\n".join([*lines, "Content-Length: 10", "Expect: 100-continue", "", ""]).encode()
@@ -78,11 +79,11 @@ def test_requests_whose_body_has_not_come_keep_nobody_out(
         assert status(server.url, "/health") == 200
 
 
-def test_bodies_that_come_in_part_are_bounded_over_all_connections(
+def test_partly_received_bodies_are_bounded_over_all_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     bodies = Bodies(200_000)
-    monkeypatch.setattr(door, "Bodies", lambda most: bodies)
+    monkeypatch.setattr(middleware, "Bodies", lambda most: bodies)
     settings = load(tmp_path, {"HOLDFAST__API__MAX_BODY_BYTES": "200000"})
     server = EmbeddedServer(MemoryStore(), settings)
     token = server.tokens.issue(UserIdentity("ann", Role.VIEWER))
@@ -109,7 +110,7 @@ def test_bodies_that_come_in_part_are_bounded_over_all_connections(
 
     assert refused.startswith(b"HTTP/1.1 503 ")
     assert b"retry-after: " in refused
-    assert "bodies of requests have 200,000 bytes: more are refused" in caplog.text
+    assert "request bodies in memory have reached 200,000 bytes: more are refused" in caplog.text
 
 
 def answered(url: str, request: bytes) -> bytes:
@@ -117,10 +118,10 @@ def answered(url: str, request: bytes) -> bytes:
         return connection.recv(100)
 
 
-def test_answers_that_nobody_reads_keep_nobody_out(
+def test_unread_responses_do_not_block_others(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "MOST_UNDER_WAY", 1)
+    monkeypatch.setattr(middleware, "MOST_UNDER_WAY", 1)
     many = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 60
 
     with socket.socket() as unread:
@@ -138,7 +139,7 @@ def test_answers_that_nobody_reads_keep_nobody_out(
 def test_pipelined_requests_do_not_keep_a_new_connection_waiting(
     server: EmbeddedServer, path: str
 ) -> None:
-    status(server.url, path)  # some are made for the first who asks
+    status(server.url, path)  # some are created for the first request
     many = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 100
     state = server._server.server_state
 
@@ -161,21 +162,21 @@ def test_pipelined_requests_are_answered_in_order(server: EmbeddedServer) -> Non
     assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200"] * 99 + [b"404"]
 
 
-def test_liveness_is_answered_however_much_is_under_way(
+def test_liveness_is_answered_under_any_load(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(door, "MOST_UNDER_WAY", 0)
+    monkeypatch.setattr(middleware, "MOST_UNDER_WAY", 0)
 
     with caplog.at_level(logging.WARNING):
         assert status(server.url, "/health") == 503
 
     assert status(server.url, "/health/live") == 200
-    assert "requests are under way: more are refused" in caplog.text
+    assert "requests are in progress: more are refused" in caplog.text
 
 
 @contextmanager
 def server_with_files(soft: int, hard: int, home: Path) -> Iterator[tuple[int, str]]:
-    """A server that may open so many files: its process and its address."""
+    """Yield a server with a limit of open files: its process and its address."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -198,7 +199,8 @@ def server_with_files(soft: int, hard: int, home: Path) -> Iterator[tuple[int, s
         process.stdout.close()
 
 
-def test_silent_connections_make_way_before_there_are_too_many_files(tmp_path: Path) -> None:
+@pytest.mark.full
+def test_idle_connections_are_closed_before_file_descriptors_run_out(tmp_path: Path) -> None:
     with server_with_files(300, 400, tmp_path) as (pid, url):
         limits = Path(f"/proc/{pid}/limits").read_text()
         with connections(url, 450):
@@ -208,10 +210,10 @@ def test_silent_connections_make_way_before_there_are_too_many_files(tmp_path: P
         ["400", "400"]
     ]
     assert statuses == [200, 200]
-    assert "there are 200 connections" in (tmp_path / "log").read_text()
+    assert "200 connections are open" in (tmp_path / "log").read_text()
 
 
-def test_a_request_that_is_being_carried_out_does_not_make_way(
+def test_the_connection_of_a_running_request_is_not_closed(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server._server.config.app.state.connections, "most", 1)

@@ -1,4 +1,4 @@
-"""What a request makes the server keep, compute and tell is bounded."""
+"""Bounds of the memory, computation and output that a request causes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import command as c
-from holdfast import report
-from holdfast.authority import Role, UserIdentity
-from holdfast.backend import BaseStoreBackend
-from holdfast.blobs import backend, objects
-from holdfast.blobs.backend import ObjectStoreBackend
+from holdfast import commands as c
+from holdfast.access.identity import UserIdentity
 from holdfast.errors import BackendFailed, InvalidInput, ValueTooLarge
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.role import Role
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.portable import tables as report
+from holdfast.portable.source.predicate import parse_where
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.server.serve import warn_without_tls
 from holdfast.settings import Api, ObjectStore, Settings, load
-from holdfast.spark.source.predicate import parse_where
-from holdfast.stores import refusal
-from holdfast.stores.backend import BackendStore
+from holdfast.stores import errors as refusal
+from holdfast.stores.backend.adapter import BackendStore
+from holdfast.stores.backend.contract import BaseStoreBackend
 from holdfast.stores.http import HttpStore
-from holdfast.stores.sql import SqlStore, scan_statements
+from holdfast.stores.offload.objects import backend, objects
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.sql import SqlStore
+from holdfast.stores.sql.statements import tables as scan_statements
 
 TASK = TaskScope("sales", "monday", "load")
 
@@ -41,8 +43,8 @@ def store(tmp_path: Path) -> Iterator[SqlStore]:
         yield store
 
 
-def test_statements_of_scans_are_not_kept_for_ever(store: SqlStore) -> None:
-    most = scan_statements._KEPT
+def test_the_cache_of_scan_statements_is_bounded(store: SqlStore) -> None:
+    most = scan_statements._CACHE_SIZE
     scans = [
         c.Scan(table="runs", columns=("dag_id",), tests=tests, limit=1)
         for number in range(1, most + 100)
@@ -66,7 +68,7 @@ def test_a_where_option_has_a_limit() -> None:
 
 
 @pytest.mark.parametrize("length", [10, 1500])
-def test_a_name_that_is_not_known_is_compared_with_few_short_ones(
+def test_an_unknown_name_is_compared_with_a_few_short_ones(
     monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
     names = [f"{number:0{length}}" for number in range(1000)]
@@ -85,14 +87,14 @@ def test_a_name_that_is_not_known_is_compared_with_few_short_ones(
     assert max(len(text) for sought, known in compared for text in (sought, *known)) <= 64
 
 
-def test_a_name_with_a_slip_is_still_recognized() -> None:
+def test_a_misspelled_name_is_recognized() -> None:
     names = [*(f"table_{number}" for number in range(500)), "orders"]
 
     assert "orders" in refusal.unknown_asset(AssetScope(name="orderz"), names).hint
 
 
 class Leaky(BaseStoreBackend):
-    """Fails with a password in what it says."""
+    """Backend that fails with a password in its message."""
 
     def get(self, scope: StoreScope, key: str, *, session: Any = None) -> str | None:
         raise RuntimeError("cannot connect to redis://admin:SECRET@db:6379")
@@ -107,7 +109,7 @@ class Leaky(BaseStoreBackend):
         raise NotImplementedError
 
 
-def test_what_a_backend_raises_stays_in_the_servers_log(
+def test_the_exception_of_a_backend_appears_only_in_the_servers_log(
     store: SqlStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.execute(c.RegisterTask(TASK))
@@ -124,7 +126,7 @@ def test_what_a_backend_raises_stays_in_the_servers_log(
     assert "SECRET" in caplog.text
 
 
-def test_an_object_that_unpacks_to_more_than_anybody_wrote_is_not_unpacked(
+def test_an_object_that_decompresses_to_more_than_the_limit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects, "LARGEST", 2**20)
@@ -133,13 +135,13 @@ def test_an_object_that_unpacks_to_more_than_anybody_wrote_is_not_unpacked(
     path.parent.mkdir()
     path.write_bytes(gzip.compress(content))
 
-    with pytest.raises(BackendFailed, match="unpacks to more; the limit is 1,048,576"):
+    with pytest.raises(BackendFailed, match="is larger when unpacked; the limit is 1,048,576"):
         ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}")).fetch(f"file://{path}")
 
 
 def test_an_object_that_is_larger_than_any_value_is_not_read(tmp_path: Path) -> None:
     kept = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}"))
-    reference = kept.place(TASK, "k", b"1")
+    reference = kept.reference_for(TASK, "k", b"1")
     assert reference is not None
     kept.put(reference, TASK, "k", b"1")
     os.truncate(reference.removeprefix("file://"), 2**36)
@@ -154,19 +156,19 @@ def test_an_object_that_is_larger_than_any_value_is_not_read(tmp_path: Path) -> 
 def test_a_value_over_the_limit_is_not_offloaded() -> None:
     kept = ObjectStoreBackend(ObjectStore(url="memory://limited", max_value_bytes=2**20))
 
-    assert kept.place(TASK, "k", b"1" * 2**20) is not None
+    assert kept.reference_for(TASK, "k", b"1" * 2**20) is not None
     with pytest.raises(ValueTooLarge, match="1,048,577 bytes as JSON; the limit is 1,048,576"):
-        kept.place(TASK, "k", b"1" * (2**20 + 1))
+        kept.reference_for(TASK, "k", b"1" * (2**20 + 1))
 
 
-def test_what_is_too_large_to_unpack_is_not_packed(
+def test_a_value_too_large_to_decompress_is_not_compressed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backend, "LARGEST", 100)
     monkeypatch.setattr(objects, "LARGEST", 100)
     kept = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}", compression="gzip"))
     for content, suffix in ((b"1" * 100, ".json.gz"), (b"1" * 101, ".json")):
-        reference = kept.place(TASK, "k", content)
+        reference = kept.reference_for(TASK, "k", content)
         assert reference is not None
         kept.put(reference, TASK, "k", content)
 
@@ -186,7 +188,7 @@ def test_what_is_too_large_to_unpack_is_not_packed(
         ("localhost", "", False),
     ],
 )
-def test_a_server_that_others_reach_without_tls_says_so(
+def test_a_server_reachable_without_tls_warns(
     host: str, certificate: str, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     api = msgspec.structs.replace(Api(), host=host, tls_certificate=certificate)

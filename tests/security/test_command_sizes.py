@@ -1,4 +1,4 @@
-"""Lists in commands are bounded: a store walks them while other writers wait."""
+"""Bounds of lists in commands, which a store iterates over while other writers wait."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ from typing import Any
 import pytest
 from talk import Served
 
-from holdfast import command as c
-from holdfast import load_command as lc
-from holdfast import purge_command as pc
-from holdfast import report
-from holdfast import run_command as rc
-from holdfast.authority import Role, TaskIdentity, UserIdentity
-from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter
+from holdfast import commands as c
+from holdfast.access.identity import TaskIdentity, UserIdentity
 from holdfast.errors import InvalidInput
-from holdfast.plain import MOST_LISTED
-from holdfast.run import (
+from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter
+from holdfast.model.role import Role
+from holdfast.model.run import (
     MAX_ERROR_LENGTH,
     EmittedEvent,
     Ending,
@@ -29,11 +25,14 @@ from holdfast.run import (
     TaskState,
     Watch,
 )
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.server.content import decode_command
-from holdfast.stores.http import COMMANDS, HttpStore
-from holdfast.value import as_reference
-from holdfast.wire import JSON
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import as_reference
+from holdfast.portable import tables as report
+from holdfast.portable.client import COMMANDS
+from holdfast.portable.json_rules import MOST_LISTED
+from holdfast.server.execution.content import decode_command
+from holdfast.stores.http import HttpStore
+from holdfast.wire.codec import JSON
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")
@@ -49,10 +48,10 @@ def ending(number: int) -> Ending:
     return Ending(outcome=Outcome.SUCCESS, state=TaskState.SUCCESS, events=(EVENT,) * number)
 
 
-def emit(number: int) -> rc.Emit:
+def emit(number: int) -> c.Emit:
     half = number // 2
     many = c.SetMany(ORDERS, (("k", "1"),) * half, WatcherWriter())
-    return rc.Emit(WATCH, (many, *(c.Delete(ORDERS, "k", WatcherWriter()),) * (number - half)))
+    return c.Emit(WATCH, (many, *(c.Delete(ORDERS, "k", WatcherWriter()),) * (number - half)))
 
 
 LISTS: dict[str, tuple[int, Callable[[int], c.Command[Any]]]] = {
@@ -62,50 +61,50 @@ LISTS: dict[str, tuple[int, Callable[[int], c.Command[Any]]]] = {
         lambda n: c.FinishAttempt(TaskWriter(TASK, 1), True, ending=ending(n)),
     ),
     "ReserveObjects": (
-        pc.MOST_PURGES,
-        lambda n: pc.ReserveObjects(TASK, (("k", PLACE, "r"),) * n, ANN),
+        c.MOST_PURGES,
+        lambda n: c.ReserveObjects(TASK, (("k", PLACE, "r"),) * n, ANN),
     ),
     "ReleaseObjects": (
-        pc.MOST_PURGES,
-        lambda n: pc.ReleaseObjects(TASK, (("k", PLACE, "r"),) * n, ANN),
+        c.MOST_PURGES,
+        lambda n: c.ReleaseObjects(TASK, (("k", PLACE, "r"),) * n, ANN),
     ),
-    "QueueObjects": (pc.MOST_PURGES, lambda n: pc.QueueObjects(((TASK, "k", PLACE),) * n)),
-    "FinishPurges.gone": (pc.MOST_PURGES, lambda n: pc.FinishPurges("me", (1,) * n)),
+    "QueueObjects": (c.MOST_PURGES, lambda n: c.QueueObjects(((TASK, "k", PLACE),) * n)),
+    "FinishPurges.gone": (c.MOST_PURGES, lambda n: c.FinishPurges("me", (1,) * n)),
     "FinishPurges.failed": (
-        pc.MOST_PURGES,
-        lambda n: pc.FinishPurges("me", (), ((1, "no"),) * n),
+        c.MOST_PURGES,
+        lambda n: c.FinishPurges("me", (), ((1, "no"),) * n),
     ),
     "AddToLoad.lots": (
-        lc.MOST_ADDED,
-        lambda n: lc.AddToLoad("one", 0, 0, (lc.Lot(TASK, ()),) * n, ANN),
+        c.MOST_ADDED,
+        lambda n: c.AddToLoad("one", 0, 0, (c.ScopeEntries(TASK, ()),) * n, ANN),
     ),
     "AddToLoad.entries": (
-        lc.MOST_ADDED,
-        lambda n: lc.AddToLoad("one", 0, 0, (lc.Lot(TASK, (("k", "1", None),) * n),), ANN),
+        c.MOST_ADDED,
+        lambda n: c.AddToLoad("one", 0, 0, (c.ScopeEntries(TASK, (("k", "1", None),) * n),), ANN),
     ),
-    "FinishLoad": (lc.MOST_PARTS, lambda n: lc.FinishLoad("one", ((1, 1),) * n, ANN)),
+    "FinishLoad": (c.MOST_PARTS, lambda n: c.FinishLoad("one", ((1, 1),) * n, ANN)),
     "ClearTasks": (
         c.MOST_WRITES,
-        lambda n: rc.ClearTasks(dag_id="d", run_id="r", tasks=(("t", None),) * n, writer=ANN),
+        lambda n: c.ClearTasks(dag_id="d", run_id="r", tasks=(("t", None),) * n, writer=ANN),
     ),
     "Heartbeat.runs": (
-        rc.MOST_LEASES,
-        lambda n: rc.Heartbeat(process=PROCESS, lease=SECOND, runs=(("d", "r"),) * n),
+        c.MOST_LEASES,
+        lambda n: c.Heartbeat(process=PROCESS, lease=SECOND, runs=(("d", "r"),) * n),
     ),
     "Heartbeat.attempts": (
-        rc.MOST_LEASES,
-        lambda n: rc.Heartbeat(process=PROCESS, lease=SECOND, attempts=(TaskWriter(TASK, 1),) * n),
+        c.MOST_LEASES,
+        lambda n: c.Heartbeat(process=PROCESS, lease=SECOND, attempts=(TaskWriter(TASK, 1),) * n),
     ),
     "Heartbeat.watches": (
-        rc.MOST_LEASES,
-        lambda n: rc.Heartbeat(process=PROCESS, lease=SECOND, watches=(WATCH,) * n),
+        c.MOST_LEASES,
+        lambda n: c.Heartbeat(process=PROCESS, lease=SECOND, watches=(WATCH,) * n),
     ),
     "Emit": (c.MOST_WRITES, emit),
-    "ListRuns.states": (len(RunState), lambda n: rc.ListRuns(states=(RunState.RUNNING,) * n)),
-    "ListRuns.kinds": (len(RunKind), lambda n: rc.ListRuns(kinds=(RunKind.MANUAL,) * n)),
+    "ListRuns.states": (len(RunState), lambda n: c.ListRuns(states=(RunState.RUNNING,) * n)),
+    "ListRuns.kinds": (len(RunKind), lambda n: c.ListRuns(kinds=(RunKind.MANUAL,) * n)),
     "ListTaskInstances": (
         len(TaskState),
-        lambda n: rc.ListTaskInstances(states=(TaskState.RUNNING,) * n),
+        lambda n: c.ListTaskInstances(states=(TaskState.RUNNING,) * n),
     ),
     "Scan": (
         report.MOST_TESTS,
@@ -129,7 +128,7 @@ def test_a_list_has_a_limit_that_its_error_names(name: str) -> None:
 
 
 def test_a_list_over_the_limit_is_refused_as_it_arrives() -> None:
-    numbers = ",".join(["1"] * (pc.MOST_PURGES + 1))
+    numbers = ",".join(["1"] * (c.MOST_PURGES + 1))
     body = f'{{"command":"FinishPurges","taker":"me","gone":[{numbers}]}}'.encode()
 
     with pytest.raises(InvalidInput, match="10,001 objects"):
@@ -151,14 +150,14 @@ def test_a_list_without_a_limit_is_refused_and_clients_ask_for_pages(served: Ser
     assert [found.entry.key for found in page.found] == names
 
 
-def test_the_reason_why_a_task_failed_is_cut() -> None:
+def test_the_error_of_a_failed_task_is_truncated() -> None:
     long = "x" * 1_000_000
     failed = {"outcome": Outcome.FAILED, "state": TaskState.FAILED}
 
     kept = [
         Ending(**failed, error=long).error,
-        rc.TaskChange("load", -1, TaskState.FAILED, long).error,
-        rc.MarkTask(scope=TASK, state=TaskState.FAILED, writer=ANN, reason=long).reason,
+        c.TaskChange("load", -1, TaskState.FAILED, long).error,
+        c.MarkTask(scope=TASK, state=TaskState.FAILED, writer=ANN, reason=long).reason,
     ]
 
     assert [len(error) for error in kept] == [MAX_ERROR_LENGTH] * 3

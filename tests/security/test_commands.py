@@ -1,4 +1,4 @@
-"""Commands that are refused or taken for what they are, never answered with a server's failure."""
+"""Invalid commands: refused, never answered with an internal error."""
 
 from __future__ import annotations
 
@@ -8,28 +8,26 @@ import msgspec
 import pytest
 from talk import ORDERS, Served
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast import run_command as r
-from holdfast.authority import (
+from holdfast import commands as c
+from holdfast.access.identity import (
     HandleIdentity,
     Identity,
-    Role,
     TaskIdentity,
     UserIdentity,
     WorkerIdentity,
 )
-from holdfast.entry import TaskWriter, WatcherWriter
-from holdfast.run import Process
-from holdfast.scope import AssetScope
-from holdfast.wire import JSON
+from holdfast.model.entry import TaskWriter, WatcherWriter
+from holdfast.model.role import Role
+from holdfast.model.run import Process
+from holdfast.model.scope import AssetScope
+from holdfast.wire.codec import JSON
 
 WORKER = WorkerIdentity("w1")
 ASSET = AssetScope(name=ORDERS[0])
 
 
 @pytest.mark.parametrize("who", ["viewer", "editor", "admin", "handle", "task", "worker"])
-def test_a_result_of_no_attempt_is_refused(served: Served, task: TaskIdentity, who: str) -> None:
+def test_a_result_without_attempt_is_refused(served: Served, task: TaskIdentity, who: str) -> None:
     bearers: dict[str, Identity] = {
         **{role: UserIdentity("ann", role) for role in Role},
         "handle": HandleIdentity(task.scope, "ann"),
@@ -46,17 +44,17 @@ def test_a_result_of_no_attempt_is_refused(served: Served, task: TaskIdentity, w
     answer = served.ask("POST", "/execution/commands", result, token=bearers[who])
 
     assert (answer.status, answer.reason) == (422, "invalid")
-    assert "which attempt" in answer.json["detail"]["message"]
+    assert "number of the attempt" in answer.json["detail"]["message"]
 
 
 def test_a_worker_reserves_and_releases_objects_for_a_watcher(served: Served) -> None:
     process = Process("here", 1, "1")
     commands: list[c.Command[None]] = [
-        pc.ReserveObjects(ASSET, (("k", "", "x"),), WatcherWriter()),
-        pc.ReleaseObjects(ASSET, (("k", "", "x"),), WatcherWriter()),
+        c.ReserveObjects(ASSET, (("k", "", "x"),), WatcherWriter()),
+        c.ReleaseObjects(ASSET, (("k", "", "x"),), WatcherWriter()),
     ]
     served.store.execute(
-        r.StartWatch(asset=ASSET, watcher="w", process=process, lease=timedelta(seconds=30))
+        c.StartWatch(asset=ASSET, watcher="w", process=process, lease=timedelta(seconds=30))
     )
 
     answers = [
@@ -67,7 +65,7 @@ def test_a_worker_reserves_and_releases_objects_for_a_watcher(served: Served) ->
     assert [answer.status for answer in answers] == [200, 200]
 
 
-def test_params_of_a_dag_that_are_no_json_are_refused(served: Served) -> None:
+def test_params_of_a_dag_that_are_not_json_are_refused(served: Served) -> None:
     dag = {"dag_id": "d", "file": "f", "tasks": [], "params": "no json"}
 
     answer = served.ask(

@@ -1,4 +1,4 @@
-"""The token of an attempt that is over is good for nothing, and is not renewed."""
+"""Tokens of ended attempts: useless, and not renewed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from typing import Any
 import pytest
 from talk import ORDERS, Answer, Served
 
-from holdfast import command as c
-from holdfast import load_command as lc
-from holdfast import purge_command as pc
-from holdfast import run_command as r
-from holdfast.authority import TaskIdentity, WatcherIdentity
-from holdfast.entry import WatcherWriter
-from holdfast.run import Process
-from holdfast.scope import AssetScope
+from holdfast import commands as c
+from holdfast.access.identity import TaskIdentity, WatcherIdentity
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.run import Process
+from holdfast.model.scope import AssetScope
 from holdfast.server import tokens as module
-from holdfast.wire import JSON
+from holdfast.wire.codec import JSON
 
 HERE = Process("here", 1, "1")
 LEASE = timedelta(seconds=30)
@@ -31,24 +28,24 @@ COMMANDS: dict[str, Callable[[TaskIdentity], c.Command[Any]]] = {
     "List": lambda task: c.List(task.scope, limit=1),
     "Set": lambda task: c.Set(task.scope, "k", "1", task.writer),
     "Clear": lambda task: c.Clear(task.scope, task.writer),
-    "Heartbeat": lambda task: r.Heartbeat(process=HERE, lease=LEASE),
-    "ReserveObjects": lambda task: pc.ReserveObjects(task.scope, (), task.writer),
-    "ReleaseObjects": lambda task: pc.ReleaseObjects(task.scope, (), task.writer),
-    "TakePurges": lambda task: pc.TakePurges(1, LEASE, "taker", pc.Part(task.scope)),
-    "FinishPurges": lambda task: pc.FinishPurges("taker", ()),
-    "StartLoad": lambda task: lc.StartLoad("load", task.writer),
-    "AddToLoad": lambda task: lc.AddToLoad("load", 0, 0, (), task.writer),
-    "FinishLoad": lambda task: lc.FinishLoad("load", (), task.writer),
-    "DropLoad": lambda task: lc.DropLoad("load", task.writer),
-    "PutResult": lambda task: r.PutResult(task.writer, "k", "1"),
-    "GetRun": lambda task: r.GetRun(task.scope.dag_id, task.scope.run_id),
+    "Heartbeat": lambda task: c.Heartbeat(process=HERE, lease=LEASE),
+    "ReserveObjects": lambda task: c.ReserveObjects(task.scope, (), task.writer),
+    "ReleaseObjects": lambda task: c.ReleaseObjects(task.scope, (), task.writer),
+    "TakePurges": lambda task: c.TakePurges(1, LEASE, "taker", c.Part(task.scope)),
+    "FinishPurges": lambda task: c.FinishPurges("taker", ()),
+    "StartLoad": lambda task: c.StartLoad("load", task.writer),
+    "AddToLoad": lambda task: c.AddToLoad("load", 0, 0, (), task.writer),
+    "FinishLoad": lambda task: c.FinishLoad("load", (), task.writer),
+    "DropLoad": lambda task: c.DropLoad("load", task.writer),
+    "PutResult": lambda task: c.PutResult(task.writer, "k", "1"),
+    "GetRun": lambda task: c.GetRun(task.scope.dag_id, task.scope.run_id),
     "FinishAttempt": lambda task: c.FinishAttempt(task.writer, False),
 }
 
 
 @pytest.fixture
 def half_over(served: Served, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], str]:
-    """Makes tokens that are due to be renewed."""
+    """Return a function that issues tokens that are due to be renewed."""
 
     def issue(identity: TaskIdentity | WatcherIdentity) -> str:
         now = time.time()
@@ -64,7 +61,7 @@ def send(served: Served, command: c.Command[Any], token: str) -> Answer:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_attempt_that_is_over_may_do_nothing_and_keeps_no_token(
+def test_an_ended_attempt_may_do_nothing_and_gets_no_new_token(
     served: Served, task: TaskIdentity, half_over: Callable[[Any], str], name: str
 ) -> None:
     token = half_over(task)
@@ -77,7 +74,7 @@ def test_an_attempt_that_is_over_may_do_nothing_and_keeps_no_token(
 
 
 @pytest.mark.parametrize("name", ["Now", "Heartbeat", "ReleaseObjects", "DropLoad"])
-def test_a_live_attempt_may_and_gets_a_new_token(
+def test_a_live_attempt_may_write_and_gets_a_new_token(
     served: Served, task: TaskIdentity, half_over: Callable[[Any], str], name: str
 ) -> None:
     answer = send(served, COMMANDS[name](task), half_over(task))
@@ -86,30 +83,30 @@ def test_a_live_attempt_may_and_gets_a_new_token(
     assert RENEWED in answer.headers
 
 
-def test_an_attempt_that_is_over_is_told_so_by_its_heartbeat_and_keeps_no_token(
+def test_the_heartbeat_of_an_ended_attempt_reports_it_lost_and_gives_no_new_token(
     served: Served, task: TaskIdentity, half_over: Callable[[Any], str]
 ) -> None:
     token = half_over(task)
     served.new_attempt(task.scope.task_id)
 
-    heartbeat = r.Heartbeat(process=HERE, lease=LEASE, attempts=(task.writer,))
+    heartbeat = c.Heartbeat(process=HERE, lease=LEASE, attempts=(task.writer,))
     answer = send(served, heartbeat, token)
 
     assert JSON.decode_answer(heartbeat, answer.body).attempts == (task.writer,)
     assert RENEWED not in answer.headers
 
 
-def test_a_watch_that_is_over_may_do_nothing_and_keeps_no_token(
+def test_an_ended_watch_may_do_nothing_and_gets_no_new_token(
     served: Served, half_over: Callable[[Any], str]
 ) -> None:
     asset = AssetScope(name=ORDERS[0], uri=ORDERS[1])
-    start = r.StartWatch(asset=asset, watcher="w", process=HERE, lease=LEASE, dead=HERE)
+    start = c.StartWatch(asset=asset, watcher="w", process=HERE, lease=LEASE, dead=HERE)
     token = half_over(WatcherIdentity(served.store.execute(start)))
     served.store.execute(start)
 
     for command in (
-        pc.ReserveObjects(asset, (), WatcherWriter()),
-        pc.ReleaseObjects(asset, (), WatcherWriter()),
+        c.ReserveObjects(asset, (), WatcherWriter()),
+        c.ReleaseObjects(asset, (), WatcherWriter()),
         c.Get(asset, "k"),
     ):
         answer = send(served, command, token)

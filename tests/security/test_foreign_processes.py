@@ -1,4 +1,4 @@
-"""Nothing is killed on the word of somebody else: only processes that show that they are tasks."""
+"""Kills on behalf of clients: only of processes that prove to be tasks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from project import Project, wait_until
 from talk import Answer, Served
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.authority import Identity, Role, TaskIdentity, UserIdentity, WorkerIdentity
-from holdfast.run import Process, TaskState
-from holdfast.runner.process import MARK, identify, kill_group
-from holdfast.scope import TaskScope
-from holdfast.wire import JSON
+from holdfast import commands as c
+from holdfast.access.identity import Identity, TaskIdentity, UserIdentity, WorkerIdentity
+from holdfast.model.role import Role
+from holdfast.model.run import Process, TaskState
+from holdfast.model.scope import TaskScope
+from holdfast.process import MARK, identify, kill_group
+from holdfast.wire.codec import JSON
 
 GONE = Process("another machine", 1, "1")
 MOMENT = timedelta(microseconds=1)
@@ -39,22 +39,23 @@ DAG = """
 
 @pytest.fixture
 def bystander() -> Iterator[subprocess.Popen[bytes]]:
-    """A process group of its own, which is nobody's task."""
+    """Yield a process group that is no task."""
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
         yield process
         process.kill()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mark", ["", "a mark that it does not have"])
-def test_who_takes_a_run_over_kills_no_process_that_is_not_a_task(
+def test_taking_over_a_run_kills_no_process_that_is_not_a_task(
     project: Project, bystander: subprocess.Popen[bytes], mark: str
 ) -> None:
     project.write("dag.py", DAG)
     project.holdfast("db", "migrate")
-    project.store.execute(r.CreateRun(dag_id="d", run_id="r"))
-    project.store.execute(r.ClaimRun(dag_id="d", run_id="r", process=GONE, lease=MOMENT))
-    change = r.TaskChange("work", -1, TaskState.SCHEDULED)
-    project.store.execute(r.ChangeTasks("d", "r", GONE, (change,)))
+    project.store.execute(c.CreateRun(dag_id="d", run_id="r"))
+    project.store.execute(c.ClaimRun(dag_id="d", run_id="r", process=GONE, lease=MOMENT))
+    change = c.TaskChange("work", -1, TaskState.SCHEDULED)
+    project.store.execute(c.ChangeTasks("d", "r", GONE, (change,)))
     claimed = identify(bystander.pid, mark)
     project.store.execute(c.StartAttempt(TaskScope("d", "r", "work"), claimed, MOMENT))
 
@@ -67,11 +68,11 @@ def test_who_takes_a_run_over_kills_no_process_that_is_not_a_task(
 
 @pytest.fixture
 def tasks() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes of one launcher's tasks."""
+    """Yield processes of one launcher's tasks."""
     environ = os.environ | {MARK: "of this launcher"}
     sleep = ["sleep", "600"]
     tasks = [subprocess.Popen(sleep, env=environ, start_new_session=True) for _ in range(3)]
-    # A process that has just become another program has no environment for a moment.
+    # A process that has just executed another program has no environment for a moment.
     wait_until(lambda: all(Path(f"/proc/{task.pid}/environ").read_bytes() for task in tasks))
     yield tasks
     for task in tasks:
@@ -79,7 +80,7 @@ def tasks() -> Iterator[list[subprocess.Popen[bytes]]]:
         task.wait()
 
 
-def test_a_process_is_killed_by_its_own_mark_alone(tasks: list[subprocess.Popen[bytes]]) -> None:
+def test_a_process_is_killed_only_by_its_own_mark(tasks: list[subprocess.Popen[bytes]]) -> None:
     first, second, third = (identify(task.pid, "of this launcher") for task in tasks)
 
     kill_group(msgspec.structs.replace(first, mark="of another launcher"))
@@ -92,7 +93,7 @@ def test_a_process_is_killed_by_its_own_mark_alone(tasks: list[subprocess.Popen[
 
 @pytest.mark.parametrize("role", [Role.EDITOR, Role.ADMIN])
 @pytest.mark.parametrize("field", LEASED)
-def test_people_may_not_say_which_process_an_attempt_is(
+def test_users_may_not_set_the_process_of_an_attempt(
     served: Served, task: TaskIdentity, role: Role, field: str
 ) -> None:
     start = c.StartAttempt(task.scope, **{field: LEASED[field]})
@@ -103,7 +104,7 @@ def test_people_may_not_say_which_process_an_attempt_is(
     assert "`worker` and `lease`" in answer.json["detail"]["hint"]
 
 
-def test_people_begin_attempts_and_workers_say_which_process_they_are(
+def test_users_start_attempts_and_workers_set_their_process(
     served: Served, task: TaskIdentity
 ) -> None:
     by_person = _send(served, c.StartAttempt(task.scope), UserIdentity("ed", Role.EDITOR))

@@ -1,7 +1,7 @@
-"""Random requests with tokens of all kinds: no failure of the server, and nothing foreign touched.
+"""Fuzzing with tokens of all kinds: no internal errors, and no access to foreign entries.
 
-The number of requests grows with --rounds. A request is told by its seed, which is printed when
-it fails.
+The number of requests grows with --rounds. A request is identified by its seed, which is printed
+when it fails.
 """
 
 from __future__ import annotations
@@ -22,21 +22,20 @@ import pytest
 from random_requests import CONTENT_TYPES, Requests
 from talk import ADMIN, ORDERS, Answer, Served
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.authority import (
+from holdfast import commands as c
+from holdfast.access.identity import (
     HandleIdentity,
     Identity,
     JobIdentity,
-    Role,
     UserIdentity,
     WatcherIdentity,
     WorkerIdentity,
 )
 from holdfast.connection import open_store
-from holdfast.entry import Entry, TaskWriter
-from holdfast.run import Process
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import Entry, TaskWriter
+from holdfast.model.role import Role
+from holdfast.model.run import Process
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.settings import load
 
 pytestmark = pytest.mark.chaos
@@ -46,13 +45,13 @@ COMMANDS = "/execution/commands"
 FOREIGN_TASK = TaskScope("sales", "r1", "foreign")
 FOREIGN_ASSET = ("secrets", "s3://lake/secrets")
 CONFINED = ("task", "handle", "job", "watcher", "viewer")
-"""Bearers who may not write to foreign entries."""
+"""Bearers that may not write to foreign entries."""
 BEARERS = (*CONFINED, "editor", "admin", "worker")
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server without a limit of requests in a second."""
+    """Yield a server without a rate limit."""
     environ = {
         "HOLDFAST__API__RATE_LIMIT": "0",
         "HOLDFAST__API__SIGNING_KEY": SECRET,
@@ -65,7 +64,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 class Fuzzed:
-    """A server under random requests, and what they may not change."""
+    """Server under random requests, and the entries that they may not change."""
 
     def __init__(self, served: Served, log: pytest.LogCaptureFixture) -> None:
         self.served = served
@@ -92,7 +91,7 @@ class Fuzzed:
             self.served.put(scope, "spark_job.intent", json.dumps(intent))
             return JobIdentity(scope, "spark_job.intent", intent, (ORDERS,))
         if who == "watcher":
-            start = r.StartWatch(
+            start = c.StartWatch(
                 asset=AssetScope(name=ORDERS[0]),
                 watcher="w",
                 process=Process("here", 1, "1"),
@@ -126,7 +125,7 @@ class Fuzzed:
     def send(
         self, seed: str, method: str, path: str, body: Any, token: str, **headers: str
     ) -> Answer:
-        """Send a request, and look at its answer."""
+        """Send a request, and check its response."""
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
         sent = {"Authorization": f"Bearer {token}"}
@@ -180,7 +179,7 @@ def test_random_commands_are_answered_or_refused(fuzzed: Fuzzed, rounds: int, wh
 
 
 @pytest.mark.parametrize("who", BEARERS)
-def test_spoilt_bodies_are_refused(fuzzed: Fuzzed, rounds: int, who: str) -> None:
+def test_corrupted_bodies_are_refused(fuzzed: Fuzzed, rounds: int, who: str) -> None:
     token = fuzzed.served.token(fuzzed.identity(who))
 
     for number in range(6 * rounds):
@@ -188,7 +187,7 @@ def test_spoilt_bodies_are_refused(fuzzed: Fuzzed, rounds: int, who: str) -> Non
         requests = fuzzed.requests(seed)
         own = f"/execution/store/ti/{fuzzed.task.scope.ti_id}/k"
         method, path = requests.draw.choice((("POST", COMMANDS), ("PUT", own)))
-        body = requests.spoilt(json.dumps(requests.command()).encode())
+        body = requests.corrupted(json.dumps(requests.command()).encode())
         kind = requests.draw.choice((*CONTENT_TYPES, *["application/json"] * 12))
         fuzzed.send(seed, method, path, body, token, Content_Type=kind)
 
@@ -229,7 +228,7 @@ def test_forged_tokens_are_refused(fuzzed: Fuzzed, rounds: int, path: str) -> No
 
 
 def _damaged(token: str, number: int) -> str:
-    """The token with another character at some place. The bits of the last one do not all count."""
+    """Return the token with another character somewhere. Not all bits of the last one count."""
     draw = random.Random(number)
     place = draw.randrange(len(token) - 1)
     others = sorted(set("abcXYZ059-_.") - {token[place]})
@@ -237,7 +236,7 @@ def _damaged(token: str, number: int) -> str:
 
 
 def _forged(token: str) -> Iterator[str]:
-    """Tokens that the server has not made so, with the contents of one that it has."""
+    """Yield tokens that the server has not signed, with the contents of one that it has."""
     head, body, signature = token.split(".")
     claims = jwt.decode(token, options={"verify_signature": False})
     kid = jwt.get_unverified_header(token)["kid"]
@@ -272,7 +271,7 @@ def _part(document: Any) -> str:
 
 
 def _signed(claims: Any, kid: str, key: str = SECRET) -> str:
-    """Any claims, signed with the server's own key unless another is given."""
+    """Return any claims, signed with the server's own key unless another is given."""
     signed = f"{_part({'alg': 'HS256', 'typ': 'JWT', 'kid': kid})}.{_part(claims)}"
     digest = hmac.digest(key.encode(), signed.encode(), "sha256")
     return f"{signed}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"

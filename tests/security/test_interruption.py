@@ -1,4 +1,4 @@
-"""What takes longer than somebody waits for it is stopped, and holds no lock any more."""
+"""Timeouts and unexpected errors of commands: stopped, without any lock left."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import pytest
 import sqlalchemy as sa
 
-from holdfast import command as c
-from holdfast.entry import ApiWriter
+from holdfast import commands as c
 from holdfast.errors import StoreUnavailable, UnknownAsset
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.operations.scopes import open_scope
 from holdfast.stores.sql.operations.steps import Context, Steps
@@ -55,10 +55,10 @@ def store(database_url: str) -> Iterator[SqlStore]:
 
 
 @pytest.mark.parametrize("endless", [one_endless_statement, statements_without_end])
-async def test_a_command_that_takes_too_long_lets_go_of_its_locks(
+async def test_a_command_that_times_out_releases_its_locks(
     store: SqlStore, database_url: str, endless: Endless
 ) -> None:
-    with pytest.raises(StoreUnavailable, match="within 0.5 s, and it was stopped"):
+    with pytest.raises(StoreUnavailable, match="within 0.5 s, and it was cancelled"):
         await store.arun(endless, c.Now())
 
     with SqlStore(database_url, answer_timeout=LATE) as other:
@@ -73,9 +73,7 @@ def a_mistake(context: Context, command: Any) -> Steps[None]:
     raise OverflowError
 
 
-async def test_an_error_that_nobody_expected_lets_go_of_its_locks(
-    store: SqlStore, database_url: str
-) -> None:
+async def test_an_unexpected_error_releases_its_locks(store: SqlStore, database_url: str) -> None:
     with pytest.raises(OverflowError) as caught:
         await store.arun(a_mistake, c.Now())
 
@@ -85,7 +83,7 @@ async def test_an_error_that_nobody_expected_lets_go_of_its_locks(
     await store.aclose()
 
 
-async def test_a_write_that_was_given_up_does_not_happen_later(tmp_path: Path) -> None:
+async def test_an_abandoned_write_is_not_executed_later(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     with SqlStore(url) as other, SqlStore(url, answer_timeout=timedelta(seconds=0.2)) as store:
         holder = other._pool.take()
@@ -101,7 +99,7 @@ async def test_a_write_that_was_given_up_does_not_happen_later(tmp_path: Path) -
             other.execute(c.GetAsset(AssetScope(name="orders")))
 
 
-async def test_who_waits_for_a_turn_in_vain_gives_it_up(tmp_path: Path) -> None:
+async def test_a_command_that_times_out_in_the_queue_leaves_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     with SqlStore(url, answer_timeout=timedelta(seconds=0.2)) as store:
         with store._turn:

@@ -1,4 +1,4 @@
-"""Ids of jobs come from the task store, and lead to no other place and no other job."""
+"""Ids of jobs from the task store: no access to other paths and other jobs."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.accessor import TaskStore
-from holdfast.entry import TaskWriter
-from holdfast.errors import InvalidInput, SparkUnavailable
-from holdfast.scope import TaskScope
+from holdfast import commands as c
+from holdfast.accessor.task_store import TaskStore
+from holdfast.errors import InvalidInput, SparkUnavailable, UnreadableValue
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
 from holdfast.spark.jobs.claim import claim_key
-from holdfast.spark.jobs.clusters import Cluster
-from holdfast.spark.jobs.clusters.kubernetes import KubernetesCluster
 from holdfast.spark.jobs.clusters.local import LocalSubmit
 from holdfast.spark.jobs.clusters.standalone import StandaloneCluster
-from holdfast.spark.jobs.clusters.yarn import YarnCluster
 from holdfast.spark.jobs.job import SparkJob
 from holdfast.spark.jobs.watch import Watch
-from holdfast.stores.memory import MemoryStore
+from holdfast.testing.model import MemoryStore
 
 INTENT = "6c1d9f0e-5a0b-4d53-9d0c-000000000001"
 FOREIGN = "6c1d9f0e-5a0b-4d53-9d0c-000000000002"
@@ -31,13 +28,13 @@ TASK = TaskScope("d", "r", "t")
 @pytest.mark.parametrize(
     "driver", ["../../../../escaped", "..", ".", "", "/etc", "a/b", "6c1d9f0e-5a0b-4d53-9d0c"]
 )
-def test_a_driver_that_is_no_uuid_leads_nowhere(tmp_path: Path, driver: str) -> None:
+def test_a_driver_that_is_not_a_uuid_has_no_path(tmp_path: Path, driver: str) -> None:
     cluster = LocalSubmit("local[1]", tmp_path / "home")
 
     for ask in (cluster.find, cluster.status, cluster.cancel, cluster.where_logs_are):
-        with pytest.raises(InvalidInput, match="no id of a driver"):
+        with pytest.raises(InvalidInput, match="not the id of a driver"):
             ask(driver)
-    with pytest.raises(InvalidInput, match="no id of a driver"):
+    with pytest.raises(InvalidInput, match="not the id of a driver"):
         cluster.read(driver, "log", None)
     assert list(tmp_path.iterdir()) == []
 
@@ -60,9 +57,20 @@ def test_a_claim_of_a_foreign_driver_is_neither_followed_nor_cancelled(
     watch = Watch(LocalSubmit("local[1]", tmp_path), store, "spark_job", INTENT)
 
     for ask in (watch.look, watch.cancel):
-        with pytest.raises(InvalidInput, match=f"'{FOREIGN}' is no driver of the job {INTENT}"):
+        with pytest.raises(InvalidInput, match=f"'{FOREIGN}' is not a driver of the job {INTENT}"):
             ask(INTENT)
     assert [path.name for path in log.parent.iterdir()] == ["log"]
+
+
+@pytest.mark.parametrize("claim", [{"driver": 7}, {"driver": ["x"]}, {"succeeded": "yes"}])
+def test_an_invalid_claim_is_an_error(
+    tmp_path: Path, store: TaskStore, claim: dict[str, Any]
+) -> None:
+    store.set(claim_key("spark_job"), {"intent": INTENT, **claim})
+    watch = Watch(LocalSubmit("local[1]", tmp_path), store, "spark_job", INTENT)
+
+    with pytest.raises(UnreadableValue, match="is not a driver's claim"):
+        watch.claims.read()
 
 
 def test_a_foreign_id_in_place_of_the_submitted_one_is_refused(
@@ -71,7 +79,7 @@ def test_a_foreign_id_in_place_of_the_submitted_one_is_refused(
     watch = Watch(LocalSubmit("local[1]", tmp_path), store, "spark_job", INTENT)
 
     for ask in (watch.look, watch.cancel):
-        with pytest.raises(InvalidInput, match="is no driver of the job"):
+        with pytest.raises(InvalidInput, match="is not a driver of the job"):
             ask(FOREIGN)
 
 
@@ -87,24 +95,6 @@ def test_a_foreign_claim_does_not_hide_the_jobs_own_driver(
     assert job.find_job(INTENT, context) == INTENT
 
 
-def test_a_pod_has_the_name_of_its_intent() -> None:
-    cluster: Cluster = KubernetesCluster("k8s://https://h:6443", {})
-
-    assert cluster.is_driver_of(f"default:holdfast-{INTENT}", INTENT)
-    assert not cluster.is_driver_of(f"default:holdfast-{FOREIGN}", INTENT)
-    assert not cluster.is_driver_of("kube-system:dns", INTENT)
-
-
-def test_an_application_of_yarn_has_the_tag_of_its_intent(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = YarnCluster("http://127.0.0.1:1")
-    tags = {"application_1_1": f"etl,holdfast-{INTENT}", "application_1_2": f"holdfast-{FOREIGN}"}
-    monkeypatch.setattr(cluster, "_app", lambda driver: {"applicationTags": tags.get(driver, "")})
-
-    found = [one for one in (*tags, "application_1_3", "../x") if cluster.is_driver_of(one, INTENT)]
-
-    assert found == ["application_1_1"]
-
-
 @pytest.mark.parametrize(
     ("log", "is_its"),
     [
@@ -116,7 +106,7 @@ def test_an_application_of_yarn_has_the_tag_of_its_intent(monkeypatch: pytest.Mo
     ],
     ids=["its own", "another job's", "of no job", "not started", "no answer"],
 )
-def test_a_driver_of_a_standalone_cluster_is_known_by_its_command(
+def test_a_driver_of_a_standalone_cluster_is_identified_by_its_command(
     monkeypatch: pytest.MonkeyPatch, log: str | None, is_its: bool
 ) -> None:
     cluster = StandaloneCluster("spark://127.0.0.1:1", None, None)
@@ -132,7 +122,7 @@ def test_a_driver_of_a_standalone_cluster_is_known_by_its_command(
     assert not cluster.is_driver_of("../kill/x", INTENT)
 
 
-def test_a_driver_is_asked_about_once(tmp_path: Path, store: TaskStore) -> None:
+def test_a_driver_is_looked_up_once(tmp_path: Path, store: TaskStore) -> None:
     class Counting(LocalSubmit):
         asked = 0
 

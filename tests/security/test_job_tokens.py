@@ -1,4 +1,4 @@
-"""The token of a job outlives an attempt, and nobody can use that to outlive the task."""
+"""Tokens of jobs: they outlive an attempt, but not the task."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from talk import ORDERS, Answer, Served
 
-from holdfast import command as c
-from holdfast.authority import (
+from holdfast import commands as c
+from holdfast.access.identity import (
     ChildIdentity,
     HandleIdentity,
     Identity,
@@ -18,12 +18,12 @@ from holdfast.authority import (
     WorkerIdentity,
 )
 from holdfast.errors import StaleAttempt
-from holdfast.run import Ending, Outcome, TaskState
-from holdfast.runner.endpoint import open_endpoint
-from holdfast.runner.messages import JobName
-from holdfast.scope import AssetScope
+from holdfast.model.run import Ending, Outcome, TaskState
+from holdfast.model.scope import AssetScope
+from holdfast.model.value import encode
+from holdfast.runner.supervisor.endpoint import open_endpoint
 from holdfast.server.endpoint import Endpoints
-from holdfast.value import encode
+from holdfast.wire.purpose import JobName
 
 ORDERS_SCOPE = AssetScope(name="orders")
 ENDINGS = [
@@ -127,7 +127,7 @@ def test_a_zombie_has_no_token_that_writes(served: Served, task: TaskIdentity) -
     assert served.entries(ORDERS_SCOPE)["k"] == '"of the second attempt"'
 
 
-def test_a_job_that_the_next_attempt_has_replaced_writes_nothing(
+def test_a_job_replaced_by_the_next_attempt_writes_nothing(
     served: Served, task: TaskIdentity
 ) -> None:
     token = ask(served, job_of(task, "job.intent", new_intent(served, task)), task).json["token"]

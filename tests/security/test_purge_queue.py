@@ -1,4 +1,4 @@
-"""What one task puts into the purge queue does not keep the objects of others."""
+"""Fairness of the purge queue: objects of one task do not block those of others."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.entry import ApiWriter
-from holdfast.offloading import Offloading
-from holdfast.runner import purger
-from holdfast.scope import TaskScope
+from holdfast import commands as c
+from holdfast.model.entry import ApiWriter
+from holdfast.model.scope import TaskScope
+from holdfast.model.value import as_reference
+from holdfast.runner.supervisor import purger
 from holdfast.settings import ObjectStore
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.offload import BATCH
-from holdfast.value import as_reference
+from holdfast.stores.offload.configuration import Offloading
+from holdfast.stores.offload.store import BATCH
+from holdfast.testing.model import MemoryStore
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("d", "r", "t")
@@ -25,20 +24,20 @@ BACKEND = "holdfast.sdk.state.ObjectStoreBackend"
 
 @pytest.fixture
 def queued(tmp_path: Path) -> tuple[MemoryStore, Offloading]:
-    """A store whose queue has more than a batch that cannot be deleted, and then an object."""
+    """Return a store whose queue has an object behind more than a batch that cannot be deleted."""
     store = MemoryStore()
     offloading = Offloading(BACKEND, ObjectStore(url=f"file://{tmp_path}"))
     for scope in (TASK, GREEDY):
         store.execute(c.RegisterTask(scope))
     another_backends = as_reference("x", in_place=True)
     objects = tuple((GREEDY, str(number), another_backends) for number in range(BATCH + 1))
-    store.execute(pc.QueueObjects(objects))
+    store.execute(c.QueueObjects(objects))
     offloading.over(store).execute(c.Set(TASK, "k", "1", ANN))
     store.execute(c.Delete(TASK, "k", ANN))
     return store, offloading
 
 
-def test_objects_that_cannot_be_deleted_do_not_keep_others_from_it(
+def test_objects_that_cannot_be_deleted_do_not_block_others(
     queued: tuple[MemoryStore, Offloading], tmp_path: Path
 ) -> None:
     store, offloading = queued
@@ -47,11 +46,11 @@ def test_objects_that_cannot_be_deleted_do_not_keep_others_from_it(
     purger.Purger(store, offloading)._empty()
 
     assert not list(tmp_path.rglob("*.json"))
-    queue = store.execute(pc.CountPurges())
+    queue = store.execute(c.CountPurges())
     assert (queue.waiting, queue.failing) == (BATCH + 1, BATCH + 1)
 
 
-def test_a_turn_with_failures_ends(
+def test_a_purge_with_failures_ends(
     queued: tuple[MemoryStore, Offloading], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, offloading = queued
@@ -59,4 +58,4 @@ def test_a_turn_with_failures_ends(
 
     purger.Purger(store, offloading)._empty()
 
-    assert store.execute(pc.CountPurges()).failing == BATCH
+    assert store.execute(c.CountPurges()).failing == BATCH

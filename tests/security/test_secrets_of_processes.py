@@ -1,7 +1,8 @@
-"""A task finds no secret in the processes above it, in its environment, nor through Holdfast.
+"""Secrets that a task could find in the processes above it, in its environment, or through
+Holdfast.
 
 It runs as the same user as they do. Root may read everything; so where the tests run as root, the
-commands run without the capabilities to look into others, as root of a container usually does.
+commands run without the capabilities to trace others, as root of a container usually does.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def without_tracing() -> None:
 
 
 def look_around(directory: Path, **environ: str) -> dict[str, Any]:
-    """What a task that looks around has found."""
+    """Return the findings of a task that looks for secrets."""
     (directory / "curious.py").write_text(CURIOUS)
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST")}
     ended = subprocess.run(
@@ -120,7 +121,7 @@ def test_the_processes_above_a_task_cannot_be_read(tmp_path: Path) -> None:
             assert process[what].startswith("PermissionError"), (process["command"], what)
 
 
-def test_credentials_of_whoever_starts_the_runner_do_not_reach_a_task(tmp_path: Path) -> None:
+def test_credentials_in_the_runners_environment_do_not_reach_a_task(tmp_path: Path) -> None:
     found = look_around(tmp_path, **SECRETS, WAREHOUSE_PASSWORD="for tasks")
 
     assert not SECRETS.keys() & found["environ"]
@@ -141,13 +142,14 @@ def test_holdfast_does_not_tell_a_task_where_the_database_is(name: str, tmp_path
     assert "hidden.db" not in json.dumps(found)
     assert key not in json.dumps(found)
     for way in ("url", "connect"):
-        assert found[way].startswith("InvalidSettings: a task's process is not told"), way
+        assert found[way].startswith("InvalidSettings: a task's process does not know"), way
 
 
+@pytest.mark.full
 def test_holdfast_does_not_open_the_embedded_database_in_a_task(tmp_path: Path) -> None:
     found = look_around(tmp_path)
 
-    assert found["connect"].startswith("InvalidSettings: a task's process is not told")
+    assert found["connect"].startswith("InvalidSettings: a task's process does not know")
 
 
 def test_home_is_private(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_home_is_private(tmp_path: Path) -> None:
     assert home.stat().st_mode & 0o777 == 0o700
 
 
-def test_home_is_private_where_the_database_is_elsewhere(tmp_path: Path) -> None:
+def test_home_is_private_with_an_external_database(tmp_path: Path) -> None:
     look_around(tmp_path, HOLDFAST__DATABASE__URL=f"sqlite:///{tmp_path / 'elsewhere.db'}")
 
     assert (tmp_path / ".holdfast").stat().st_mode & 0o777 == 0o700

@@ -1,4 +1,4 @@
-"""What code in a task reaches through the pipe to its supervisor, under the real runner."""
+"""Attacks by the code of a task through the pipe to its supervisor, under the real runner."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from project import Project, new_project
 
-from holdfast import command as c
-from holdfast.run import Outcome
-from holdfast.runner.channel import LARGEST_OF_TASK
+from holdfast import commands as c
+from holdfast.model.run import Outcome
+from holdfast.wire.channel import LARGEST_OF_TASK
 
 FORBIDDEN = {
     "read another task's entry": "c.Get(VICTIM, 'password')",
@@ -19,11 +19,11 @@ FORBIDDEN = {
     "list every task's entries": "c.List(c.TaskFilter())",
     "list every asset's entries": "c.List(c.AssetFilter())",
     "list the assets": "c.ListAssets()",
-    "list events": "r.ListAssetEvents()",
-    "list what is behind an alias": "r.AliasAssets('landed')",
-    "list another task's attempts": "r.ListAttempts(VICTIM)",
-    "read another run": "r.GetRun('d', 'other')",
-    "read what another run returned": "r.GetResults('d', 'other', 'victim')",
+    "list events": "c.ListAssetEvents()",
+    "list what is behind an alias": "c.AliasAssets('landed')",
+    "list another task's attempts": "c.ListAttempts(VICTIM)",
+    "read another run": "c.GetRun('d', 'other')",
+    "read what another run returned": "c.GetResults('d', 'other', 'victim')",
     "write another task's entry": "c.Set(VICTIM, 'password', '1', ME)",
     "read an undeclared asset": "c.Get(SECRET, 'watermark')",
     "read an undeclared asset by its id": "c.Get(AssetScope(asset_id=SECRET_ID), 'watermark')",
@@ -43,11 +43,11 @@ FORBIDDEN = {
     "preview a rewind of an undeclared asset": (
         "c.Rewind(SECRET, 'watermark', c.ToVersion(1), ME, True)"
     ),
-    "reserve objects of an undeclared asset": "pc.ReserveObjects(SECRET, (('k', '', 'x'),), ME)",
+    "reserve objects of an undeclared asset": "c.ReserveObjects(SECRET, (('k', '', 'x'),), ME)",
     "take the purges of an undeclared asset": (
-        "pc.TakePurges(1, timedelta(seconds=5), 'x', pc.Part(SECRET))"
+        "c.TakePurges(1, timedelta(seconds=5), 'x', c.Part(SECRET))"
     ),
-    "take all purges": "pc.TakePurges(1, timedelta(seconds=5), 'x')",
+    "take all purges": "c.TakePurges(1, timedelta(seconds=5), 'x')",
 }
 INVALID = {
     "text that is no JSON": "c.Set(OWN, 'k', 'not json', ME)",
@@ -65,9 +65,9 @@ DAG = f"""
     import os, struct
     from datetime import timedelta
     import msgspec
-    from holdfast import command as c, purge_command as pc, run_command as r
+    from holdfast import commands as c
     from holdfast.errors import HoldfastError
-    from holdfast.scope import AssetScope, TaskScope
+    from holdfast.model.scope import AssetScope, TaskScope
     from holdfast.sdk import DAG, Asset, AssetAlias, task
 
     OWN, SECRET = AssetScope(name="own"), AssetScope(name="secret")
@@ -175,17 +175,18 @@ def outcomes(ran: Project) -> dict[str, str]:
     return dict(outcomes)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("attack", FORBIDDEN)
-def test_a_task_may_not(attack: str, outcomes: dict[str, str]) -> None:
+def test_a_task_may_not_execute_forbidden_commands(attack: str, outcomes: dict[str, str]) -> None:
     assert outcomes[attack] == "forbidden"
 
 
 @pytest.mark.parametrize("attack", INVALID)
-def test_a_task_may_not_store_or_ask(attack: str, outcomes: dict[str, str]) -> None:
+def test_a_task_may_not_send_invalid_commands(attack: str, outcomes: dict[str, str]) -> None:
     assert outcomes[attack] == "invalid"
 
 
-def test_what_was_attacked_is_as_it_was(ran: Project) -> None:
+def test_attacked_entries_are_unchanged(ran: Project) -> None:
     assert ran.task_store("victim") == {"password": "hunter2"}
     assert ran.task_store("attacker") == {}
     assert ran.asset_store("secret") == {"watermark": 7, "k": 1}
@@ -216,7 +217,7 @@ def test_only_events_of_a_tasks_own_outlets_are_recorded(ran: Project) -> None:
     assert ran.events("by alias") == [{}]
 
 
-def test_a_task_is_told_what_is_too_large_and_goes_on(ran: Project) -> None:
+def test_a_task_gets_an_error_for_a_value_that_is_too_large_and_continues(ran: Project) -> None:
     stored: dict[str, Any] = ran.task_store("stores_much")
 
     assert ran.states()["stores_much"] == "success"
@@ -229,9 +230,9 @@ def test_a_task_lists_values_that_are_too_large_for_one_message(ran: Project) ->
     assert ran.task_store("reads_much") == {"listed": ["0", "1", "2"]}
 
 
-def test_a_result_that_is_too_large_is_the_reason_that_is_recorded(ran: Project) -> None:
+def test_a_result_that_is_too_large_is_recorded_as_the_error(ran: Project) -> None:
     [attempt] = ran.attempts("returns_much")
 
     assert attempt.outcome is Outcome.FAILED
-    assert "its report cannot be sent" in attempt.error
+    assert "its result cannot be sent" in attempt.error
     assert f"the limit is {LARGEST_OF_TASK:,}" in attempt.error

@@ -1,3 +1,5 @@
+"""Fixtures of servers and attempts."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -6,20 +8,20 @@ from pathlib import Path
 import pytest
 from talk import Served
 
-from holdfast.authority import TaskIdentity
+from holdfast.access.identity import TaskIdentity
 from holdfast.connection import open_store
 from holdfast.settings import Settings, load
 
 
 @pytest.fixture(scope="module")
 def served(make_served: Callable[..., Served]) -> Served:
-    """A server on an embedded store, for the tests of a module."""
+    """Return a server on an embedded store, for the tests of a module."""
     return make_served()
 
 
 @pytest.fixture(scope="module")
 def make_served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Served]]:
-    """Starts servers with settings such as `api__rate_limit="5"`."""
+    """Yield a function that starts servers with settings such as `api__rate_limit="5"`."""
     started: list[Served] = []
 
     def make(**settings: str) -> Served:
@@ -35,11 +37,11 @@ def make_served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
 
 @pytest.fixture
 def task(served: Served, request: pytest.FixtureRequest) -> TaskIdentity:
-    """An attempt of a task instance of the test's own."""
+    """Return an attempt of the test's own task instance."""
     return served.new_attempt(str(request.node.name)[:200])
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """The settings of an empty directory."""
+    """Return the settings of an empty directory."""
     return load(tmp_path, {})

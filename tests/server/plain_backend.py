@@ -1,12 +1,12 @@
-"""A backend that can do what it must, and nothing more."""
+"""Backend with the required methods only."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from holdfast.backend import BaseStoreBackend
-from holdfast.scope import StoreScope
+from holdfast.model.scope import StoreScope
+from holdfast.stores.backend.contract import BaseStoreBackend
 
 
 class PlainBackend(BaseStoreBackend):

@@ -1,4 +1,4 @@
-"""A person who asks a server things under /api/v2."""
+"""Client of the public API under /api/v2."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from talk import ADMIN, Answer, ask
 
-from holdfast.authority import Identity
+from holdfast.access.identity import Identity
 from holdfast.connection import open_store
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import load
@@ -22,7 +22,7 @@ STATE = "/dags/etl/dagRuns/r1/taskInstances/extract/state-store"
 
 
 class Api:
-    """The public API, asked by one person."""
+    """Public API, as a client with one token."""
 
     def __init__(self, server: EmbeddedServer, store: Store, identity: Identity = ADMIN) -> None:
         self.server = server
@@ -42,7 +42,8 @@ class Api:
         content_type: str = "application/json",
         **query: Any,
     ) -> Answer:
-        """The path is sent as it is, a body of bytes too, and an empty token not at all."""
+        """Send a request. The path is sent verbatim, as is a body of bytes; an empty token is
+        omitted."""
         asked = f"?{urlencode(query, doseq=True)}" if query else ""
         headers = {} if token == "" else {"Authorization": f"Bearer {token or self.token}"}
         if body is not None:
@@ -64,7 +65,7 @@ class Api:
 
 
 def state_of(dag_id: str, run_id: str, task_id: str, key: str | None = None) -> str:
-    """The path of a task instance's state, with everything in it encoded."""
+    """Return the path of a task instance's state, percent-encoded."""
     ids = [quote(one, safe="") for one in (dag_id, run_id, task_id)]
     path = f"/dags/{ids[0]}/dagRuns/{ids[1]}/taskInstances/{ids[2]}/state-store"
     return path if key is None else f"{path}/{quote(key, safe='')}"
@@ -72,7 +73,7 @@ def state_of(dag_id: str, run_id: str, task_id: str, key: str | None = None) -> 
 
 @contextmanager
 def serving(database_url: str, home: Path, **state_store: str) -> Iterator[Api]:
-    """The API as an admin sees it. `state_store` are settings of that section."""
+    """Yield the API for an admin. `state_store` are settings of that section."""
     section = {f"HOLDFAST__STATE_STORE__{name.upper()}": text for name, text in state_store.items()}
     environ = {"HOLDFAST__DATABASE__URL": database_url, "HOLDFAST__API__ACCESS_LOG": "false"}
     settings = load(home, environ | section)

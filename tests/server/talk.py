@@ -1,4 +1,4 @@
-"""A server in this process, and a client that sends it what the test says."""
+"""Server in this process, and a client that sends requests of the test."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.authority import Identity, Role, TaskIdentity, UserIdentity
-from holdfast.entry import ApiWriter
-from holdfast.scope import AssetScope, TaskScope
+from holdfast import commands as c
+from holdfast.access.identity import Identity, TaskIdentity, UserIdentity
+from holdfast.model.entry import ApiWriter
+from holdfast.model.role import Role
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Settings
 from holdfast.store import Store
@@ -32,7 +33,7 @@ class Answer(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Of an error, which has the one shape."""
+        """Return the reason of an error, which has the common schema."""
         assert self.headers["content-type"] == "application/json", self
         assert set(self.json) == {"detail"}, self
         detail = self.json["detail"]
@@ -44,7 +45,7 @@ class Answer(NamedTuple):
 
 
 class Served:
-    """The server over a store that knows one asset, and attempts of task instances."""
+    """Server over a store with one asset, and attempts of task instances."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store = store
@@ -54,7 +55,7 @@ class Served:
         store.execute(c.DeclareAsset(*ORDERS))
 
     def new_attempt(self, task_id: str) -> TaskIdentity:
-        """The next attempt of a task instance, which may use the asset."""
+        """Return the next attempt of a task instance, which may use the asset."""
         scope = TaskScope("sales", "r1", task_id)
         self.store.execute(c.RegisterTask(scope))
         return TaskIdentity(scope, self.store.execute(c.StartAttempt(scope)), (ORDERS,))
@@ -63,7 +64,7 @@ class Served:
         return self.server.tokens.issue(identity)
 
     def entries(self, scope: TaskScope | AssetScope) -> dict[str, str]:
-        """What the store holds, whoever asks."""
+        """Return the entries of the store."""
         found = self.store.execute(c.List(scope)).found
         return {one.entry.key: one.entry.value for one in found}
 
@@ -79,7 +80,7 @@ class Served:
         token: str | Identity | None = None,
         **headers: str,
     ) -> Answer:
-        """A request of its own connection. A body that is not bytes is sent as JSON."""
+        """Send a request over its own connection. A body that is not bytes is sent as JSON."""
         sent = {name.replace("_", "-"): text for name, text in headers.items()}
         if token is not None:
             text = token if isinstance(token, str) else self.token(token)
@@ -91,7 +92,7 @@ class Served:
         return ask(http.client.HTTPConnection(self.address, timeout=20), method, path, body, sent)
 
     def send(self, data: bytes, timeout: float = 20) -> bytes:
-        """Bytes as they are; what comes back until the server closes the connection."""
+        """Send raw bytes, and return what is received until the server closes the connection."""
         with self.connect(timeout) as connection:
             connection.sendall(data)
             return received(connection)
@@ -129,7 +130,7 @@ def received(connection: socket.socket) -> bytes:
 
 
 def answer_in(data: bytes) -> Answer:
-    """The one response that raw bytes hold."""
+    """Return the only response in raw bytes."""
     head, _, body = data.partition(b"\r\n\r\n")
     status, *lines = head.decode().split("\r\n")
     fields = dict(line.lower().split(": ", 1) for line in lines)

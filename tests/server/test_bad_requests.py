@@ -1,4 +1,4 @@
-"""What the wrong, the careless and the malicious send: 4xx that helps, and nothing written."""
+"""Invalid and malicious requests: a helpful 4xx, and no write."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from talk import ADMIN, Answer, Served, answer_in, received
 
-from holdfast.authority import TaskIdentity
-from holdfast.server.protocol import LimitedProtocol
+from holdfast.access.identity import TaskIdentity
+from holdfast.server.http.protocol import LimitedProtocol
 
 
 @pytest.fixture(scope="module")
 def strict(make_served: Callable[..., Served]) -> Served:
-    """A server with small limits."""
+    """Return a server with small limits."""
     return make_served(
         api__request_timeout="1s", api__max_body_bytes="65536", api__max_header_bytes="4096"
     )
@@ -30,7 +30,7 @@ def attempt(strict: Served, request: pytest.FixtureRequest) -> TaskIdentity:
 
 
 def head(served: Served, task: TaskIdentity, *lines: str, method: str = "PUT") -> bytes:
-    """The head of a request for a key of the task, with more lines."""
+    """Return the head of a request for a key of the task, with more lines."""
     fields = [
         f"{method} /execution/store/ti/{task.scope.ti_id}/a HTTP/1.1",
         "Host: localhost",
@@ -73,7 +73,7 @@ PATHS = [
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 @pytest.mark.parametrize("path", PATHS)
-def test_a_path_that_plays_tricks_reaches_nothing(
+def test_a_malicious_path_reaches_nothing(
     served: Served, task: TaskIdentity, path: str, method: str
 ) -> None:
     other = served.new_attempt("another")
@@ -91,7 +91,9 @@ def test_a_path_that_plays_tricks_reaches_nothing(
     assert served.entries(task.scope) == served.entries(other.scope) == {"a": '"secret"'}
 
 
-def test_a_key_is_decoded_once_and_never_a_way_out(served: Served, task: TaskIdentity) -> None:
+def test_a_key_is_decoded_once_and_cannot_escape_its_path(
+    served: Served, task: TaskIdentity
+) -> None:
     other = served.new_attempt("another")
     place = f"/execution/store/ti/{task.scope.ti_id}"
     ways = ["%252F", "..%2F..%2Fetc%2Fpasswd", "..", f"../{other.scope.ti_id}/b"]
@@ -108,7 +110,7 @@ def test_a_key_is_decoded_once_and_never_a_way_out(served: Served, task: TaskIde
     "path", ["//execution/store/ti/x/a", "/%65xecution/commands", "/EXECUTION/commands", "/x", "/"]
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_door_that_is_not_there_is_not_found(served: Served, path: str, method: str) -> None:
+def test_an_unknown_route_is_not_found(served: Served, path: str, method: str) -> None:
     for token in (None, ADMIN):
         answer = served.ask(method, path, token=token)
 
@@ -116,7 +118,9 @@ def test_a_door_that_is_not_there_is_not_found(served: Served, path: str, method
         assert answer.reason in ("unauthorized", "not_found")
 
 
-def test_a_method_that_is_not_possible_is_told_what_is(served: Served, task: TaskIdentity) -> None:
+def test_the_response_to_an_unsupported_method_names_the_supported_ones(
+    served: Served, task: TaskIdentity
+) -> None:
     place = f"/execution/store/ti/{task.scope.ti_id}"
 
     answers = {
@@ -147,7 +151,9 @@ def test_a_body_of_another_type_is_refused(served: Served, task: TaskIdentity, k
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
-def test_json_is_json_with_parameters_too(served: Served, task: TaskIdentity, kind: str) -> None:
+def test_a_json_content_type_may_have_parameters(
+    served: Served, task: TaskIdentity, kind: str
+) -> None:
     place = f"/execution/store/ti/{task.scope.ti_id}/a"
 
     answer = served.ask("PUT", place, {"value": 1}, token=task, Content_Type=kind)
@@ -172,7 +178,7 @@ def test_a_body_of_100_mb_is_refused_at_once_by_its_length(
     assert served.entries(task.scope) == {}
 
 
-def test_a_length_that_is_only_said_is_refused_before_the_body_comes(
+def test_a_content_length_over_the_limit_is_refused_before_the_body(
     strict: Served, attempt: TaskIdentity
 ) -> None:
     answer = raw(strict, head(strict, attempt, "Content-Length: 100000000"))
@@ -181,7 +187,7 @@ def test_a_length_that_is_only_said_is_refused_before_the_body_comes(
     assert answer.headers["connection"] == "close"
 
 
-def test_a_body_without_length_is_refused_when_it_has_become_too_large(
+def test_a_body_without_length_is_refused_once_it_is_too_large(
     strict: Served, attempt: TaskIdentity
 ) -> None:
     chunk = b"4000\r\n" + b"x" * 0x4000 + b"\r\n"
@@ -193,7 +199,7 @@ def test_a_body_without_length_is_refused_when_it_has_become_too_large(
     assert strict.entries(attempt.scope) == {}
 
 
-def test_a_body_without_length_that_comes_in_one_piece_is_counted_too(
+def test_a_body_without_length_in_one_chunk_is_counted_too(
     strict: Served, attempt: TaskIdentity
 ) -> None:
     body = b'{"value": "' + b"x" * 0x11000 + b'"}'
@@ -207,7 +213,7 @@ def test_a_body_without_length_that_comes_in_one_piece_is_counted_too(
 
 @pytest.mark.parametrize("lines", ["Content-Length: 1000", "Transfer-Encoding: chunked"])
 @pytest.mark.parametrize("path", ["/health/live", "/nothing"])
-def test_a_body_is_only_taken_where_there_is_a_token(strict: Served, path: str, lines: str) -> None:
+def test_a_body_is_only_read_with_a_token(strict: Served, path: str, lines: str) -> None:
     start = f"POST {path} HTTP/1.1\r\nHost: x\r\n{lines}\r\n\r\n2\r\n{{}}\r\n"
 
     answer = raw(strict, start.encode())
@@ -216,7 +222,7 @@ def test_a_body_is_only_taken_where_there_is_a_token(strict: Served, path: str, 
 
 
 @pytest.mark.parametrize("trailer", [b"a: b\r\n" * 2_000, b"a: " + b"b" * 12_000])
-def test_what_comes_after_a_body_is_not_taken_without_end(
+def test_bytes_after_a_body_are_bounded(
     strict: Served, attempt: TaskIdentity, trailer: bytes
 ) -> None:
     lines = ("Transfer-Encoding: chunked", "Expect: 100-continue")
@@ -230,7 +236,7 @@ def test_what_comes_after_a_body_is_not_taken_without_end(
     assert (answer.status, answer.reason) == (431, "head_too_large")
 
 
-def test_a_token_that_comes_after_the_body_is_none(strict: Served, attempt: TaskIdentity) -> None:
+def test_a_token_in_a_trailer_is_ignored(strict: Served, attempt: TaskIdentity) -> None:
     whole = head(strict, attempt, "Transfer-Encoding: chunked", "Connection: close")
     [line] = [line for line in whole.splitlines(keepends=True) if line.startswith(b"Authorization")]
     body = b'c\r\n{"value": 1}\r\n0\r\n' + line + b"\r\n"
@@ -241,7 +247,7 @@ def test_a_token_that_comes_after_the_body_is_none(strict: Served, attempt: Task
     assert strict.entries(attempt.scope) == {}
 
 
-def test_a_chunked_body_within_the_limit_is_taken(strict: Served, attempt: TaskIdentity) -> None:
+def test_a_chunked_body_within_the_limit_is_accepted(strict: Served, attempt: TaskIdentity) -> None:
     body = b'5\r\n{"val\r\n7\r\nue": 1}\r\n0\r\n\r\n'
     lines = ("Transfer-Encoding: chunked", "Connection: close")
 
@@ -251,7 +257,7 @@ def test_a_chunked_body_within_the_limit_is_taken(strict: Served, attempt: TaskI
     assert strict.entries(attempt.scope) == {"a": "1"}
 
 
-def test_a_client_may_ask_before_it_sends_the_body(strict: Served, attempt: TaskIdentity) -> None:
+def test_expect_100_continue_is_supported(strict: Served, attempt: TaskIdentity) -> None:
     lines = ("Expect: 100-continue", "Content-Length: 12", "Connection: close")
     with strict.connect() as connection:
         connection.sendall(head(strict, attempt, *lines))
@@ -261,7 +267,7 @@ def test_a_client_may_ask_before_it_sends_the_body(strict: Served, attempt: Task
         assert answer_in(received(connection)).status == 204
 
 
-def test_a_body_that_does_not_come_in_time_is_given_up(
+def test_a_body_that_does_not_arrive_in_time_is_abandoned(
     strict: Served, attempt: TaskIdentity
 ) -> None:
     began = time.monotonic()
@@ -273,8 +279,8 @@ def test_a_body_that_does_not_come_in_time_is_given_up(
     assert strict.entries(attempt.scope) == {}
 
 
-def drip(connection: socket.socket, data: bytes, pause: float) -> bytes:
-    """Byte by byte, until the server has enough; what it said."""
+def trickle(connection: socket.socket, data: bytes, pause: float) -> bytes:
+    """Send byte by byte until the server responds, and return the response."""
     connection.settimeout(pause)
     heard = b""
     for byte in data:
@@ -290,28 +296,28 @@ def drip(connection: socket.socket, data: bytes, pause: float) -> bytes:
     raise AssertionError("the server has all the time in the world")
 
 
-def test_a_head_that_drips_in_is_given_up(strict: Served, attempt: TaskIdentity) -> None:
+def test_a_head_that_trickles_in_times_out(strict: Served, attempt: TaskIdentity) -> None:
     with strict.connect() as connection:
-        answer = answer_in(drip(connection, head(strict, attempt), 0.1))
+        answer = answer_in(trickle(connection, head(strict, attempt), 0.1))
 
     assert (answer.status, answer.reason) == (408, "request_too_slow")
 
 
-def test_a_body_that_drips_in_is_given_up(strict: Served, attempt: TaskIdentity) -> None:
+def test_a_body_that_trickles_in_times_out(strict: Served, attempt: TaskIdentity) -> None:
     with strict.connect() as connection:
         connection.sendall(head(strict, attempt, "Content-Length: 1000"))
-        answer = answer_in(drip(connection, b"x" * 1000, 0.1))
+        answer = answer_in(trickle(connection, b"x" * 1000, 0.1))
 
     assert (answer.status, answer.reason) == (408, "request_too_slow")
     assert strict.entries(attempt.scope) == {}
 
 
-def test_a_connection_on_which_nothing_comes_is_closed(strict: Served) -> None:
+def test_an_idle_connection_is_closed(strict: Served) -> None:
     with strict.connect() as connection:
         assert received(connection) == b""
 
 
-def test_an_empty_line_after_a_request_does_not_keep_the_connection(strict: Served) -> None:
+def test_an_empty_line_after_a_request_does_not_keep_the_connection_open(strict: Served) -> None:
     with strict.connect(5) as connection:
         connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 200 OK")
@@ -323,7 +329,7 @@ def test_an_empty_line_after_a_request_does_not_keep_the_connection(strict: Serv
 
 
 def unread(served: Served, *lines: str, count: int) -> socket.socket:
-    """A connection on which so many answers come that nobody reads."""
+    """Return a connection with many responses that are not read."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
     host, _, port = served.address.partition(":")
@@ -341,7 +347,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(("lines", "count"), [((), 60), (("Connection: close",), 1)])
-def test_a_client_that_does_not_read_is_given_up(
+def test_a_client_that_does_not_read_is_disconnected(
     strict: Served,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
@@ -367,7 +373,7 @@ def test_a_client_that_does_not_read_is_given_up(
     assert "Traceback" not in caplog.text
 
 
-def test_slow_clients_do_not_hold_up_others(strict: Served, attempt: TaskIdentity) -> None:
+def test_slow_clients_do_not_block_others(strict: Served, attempt: TaskIdentity) -> None:
     slow = [strict.connect() for _ in range(50)]
     for connection in slow:
         connection.sendall(head(strict, attempt, "Content-Length: 1000") + b"x")
@@ -425,13 +431,13 @@ def test_a_head_that_never_ends_is_refused(strict: Served) -> None:
         b"\0" * 100,
     ],
 )
-def test_what_is_not_http_is_told_so(strict: Served, data: bytes) -> None:
+def test_bytes_that_are_not_http_get_an_error(strict: Served, data: bytes) -> None:
     answer = raw(strict, data)
 
     assert (answer.status, answer.reason) == (400, "bad_request")
 
 
-def test_a_chunk_that_is_none_ends_the_request(strict: Served, attempt: TaskIdentity) -> None:
+def test_an_invalid_chunk_ends_the_request(strict: Served, attempt: TaskIdentity) -> None:
     data = head(strict, attempt, "Transfer-Encoding: chunked") + b'5\r\n{"val\r\nzz\r\n'
 
     answer = raw(strict, data)
@@ -440,7 +446,7 @@ def test_a_chunk_that_is_none_ends_the_request(strict: Served, attempt: TaskIden
     assert strict.entries(attempt.scope) == {}
 
 
-def test_nonsense_after_a_request_does_not_spoil_its_answer(
+def test_invalid_bytes_after_a_request_do_not_affect_its_response(
     strict: Served, attempt: TaskIdentity
 ) -> None:
     strict.put(attempt.scope, "a", "1")
@@ -451,7 +457,9 @@ def test_nonsense_after_a_request_does_not_spoil_its_answer(
     assert answer.body.startswith(b'{"value":1}')
 
 
-def test_requests_in_a_row_are_answered_in_order(strict: Served, attempt: TaskIdentity) -> None:
+def test_pipelined_requests_get_their_responses_in_order(
+    strict: Served, attempt: TaskIdentity
+) -> None:
     strict.put(attempt.scope, "a", "1")
     get = head(strict, attempt, method="GET")
     last = head(strict, attempt, "Connection: close", method="GET")
@@ -462,7 +470,7 @@ def test_requests_in_a_row_are_answered_in_order(strict: Served, attempt: TaskId
     assert data.count(b'{"value":1}') == 6
 
 
-def test_a_client_that_leaves_in_the_middle_is_no_trouble(
+def test_a_client_that_disconnects_during_a_request_does_no_harm(
     strict: Served, attempt: TaskIdentity, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(5):
@@ -474,7 +482,7 @@ def test_a_client_that_leaves_in_the_middle_is_no_trouble(
     assert "Traceback" not in caplog.text
 
 
-def test_a_client_that_speaks_tls_to_plain_http_gets_an_end(strict: Served) -> None:
+def test_a_tls_client_on_plain_http_is_disconnected(strict: Served) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     connection = http.client.HTTPSConnection(strict.address, context=context, timeout=10)
@@ -483,7 +491,7 @@ def test_a_client_that_speaks_tls_to_plain_http_gets_an_end(strict: Served) -> N
         connection.request("GET", "/health")
 
 
-def test_a_websocket_is_not_spoken(served: Served) -> None:
+def test_a_websocket_upgrade_is_refused(served: Served) -> None:
     answer = served.ask(
         "GET", "/health", Connection="Upgrade", Upgrade="websocket", Sec_WebSocket_Version="13"
     )
@@ -495,7 +503,7 @@ def test_a_websocket_is_not_spoken(served: Served) -> None:
     ("method", "path", "body"),
     [("POST", "/execution/commands", {"command": "Now"}), ("GET", "/api/v2/dags", None)],
 )
-def test_what_goes_wrong_inside_is_told_without_details(
+def test_an_internal_error_is_reported_without_details(
     served: Served,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -517,7 +525,7 @@ def test_what_goes_wrong_inside_is_told_without_details(
     assert answer.headers["x-request-id"] in caplog.text
 
 
-def test_a_path_makes_no_line_in_the_log(
+def test_a_path_cannot_inject_lines_into_the_log(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(text: str) -> None:

@@ -1,4 +1,4 @@
-"""A database that goes away under load: requests wait or fail clearly, and traffic goes on."""
+"""Database restart under load: requests wait or fail clearly, and traffic continues."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from threading import Event, Timer
 
 import msgspec
 import pytest
-from talk import JSON, Served
-
-from holdfast import command as c
-from holdfast.authority import TaskIdentity
-from holdfast.connection import open_store
-from holdfast.server.serve import STORE_PATIENCE
-from holdfast.settings import load
-from holdfast.stores.sql.schema import migrate
 from killable import KillableServer
 from servers import postgres_server
+from talk import JSON, Served
+
+from holdfast import commands as c
+from holdfast.access.identity import TaskIdentity
+from holdfast.connection import open_store
+from holdfast.server.serve import STORE_RETRY_WINDOW
+from holdfast.settings import load
+from holdfast.stores.sql.schema import migrate
 
 CLIENTS = 4
 
@@ -40,13 +40,13 @@ def served(database: KillableServer, tmp_path: Path) -> Iterator[Served]:
     migrate(url)
     environ = {"HOLDFAST__DATABASE__URL": url, "HOLDFAST__API__ACCESS_LOG": "false"}
     settings = load(tmp_path, environ)
-    served = Served(open_store(settings, retry_window=STORE_PATIENCE), settings)
+    served = Served(open_store(settings, retry_window=STORE_RETRY_WINDOW), settings)
     yield served
     served.close()
 
 
 def count_up(served: Served, task: TaskIdentity, stop: Event) -> tuple[Counter[int], int]:
-    """Write 1, 2, 3… until told to stop; the statuses, and the last number that was taken."""
+    """Write 1, 2, 3… until stopped; return the statuses, and the last acknowledged number."""
     statuses: Counter[int] = Counter()
     taken = 0
     headers = JSON | {"Authorization": f"Bearer {served.token(task)}"}
@@ -68,7 +68,7 @@ def count_up(served: Served, task: TaskIdentity, stop: Event) -> tuple[Counter[i
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_traffic_goes_on_when_the_database_is_back(
+def test_traffic_continues_when_the_database_is_available_again(
     served: Served, database: KillableServer, end: str
 ) -> None:
     tasks = [served.new_attempt(f"task {number}") for number in range(CLIENTS)]
@@ -87,5 +87,5 @@ def test_traffic_goes_on_when_the_database_is_back(
         stored = served.store.execute(c.Get(task.scope, "counter"))
         assert set(statuses) <= {204, 503}
         assert taken > 10
-        # A write whose answer was lost with the database may have been carried out.
+        # A write whose answer was lost with the database may have been executed.
         assert int(stored or 0) in (taken, taken + 1)

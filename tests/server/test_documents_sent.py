@@ -1,4 +1,4 @@
-"""Events, results and confs that a client made by hand: refused, before others trip over them."""
+"""Invalid events, results and confs from clients: refused on input."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import msgspec
 import pytest
 from talk import ADMIN, Served
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.authority import TaskIdentity
-from holdfast.entry import TaskWriter
-from holdfast.run import Ending, Outcome, TaskState
+from holdfast import commands as c
+from holdfast.access.identity import TaskIdentity
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import Ending, Outcome, TaskState
 
 DEEP = '{"a":' + "[" * 400 + "]" * 400 + "}"
 
 
 def success(task: TaskIdentity, **changes: Any) -> Any:
-    """The end of an attempt, with one event, as it is on the wire."""
+    """Return the end of an attempt, with one event, as it is on the wire."""
     ending = Ending(outcome=Outcome.SUCCESS, state=TaskState.SUCCESS)
     finish = c.FinishAttempt(TaskWriter(task.scope, task.attempt), True, ending=ending)
     body = msgspec.to_builtins(finish)
@@ -43,7 +42,7 @@ def success(task: TaskIdentity, **changes: Any) -> Any:
     ],
     ids=str,
 )
-def test_a_bad_event_or_result_is_refused_and_spoils_nothing(
+def test_a_bad_event_or_result_is_refused_and_changes_nothing(
     served: Served, task: TaskIdentity, changes: dict[str, Any]
 ) -> None:
     answer = served.ask("POST", "/execution/commands", success(task, **changes), token=task)
@@ -54,8 +53,8 @@ def test_a_bad_event_or_result_is_refused_and_spoils_nothing(
 
 
 @pytest.mark.parametrize("conf", [DEEP, "[1]", "null", "no JSON", ""])
-def test_a_bad_conf_is_refused_and_spoils_nothing(served: Served, conf: str) -> None:
-    body = msgspec.to_builtins(r.CreateRun(dag_id="sales", run_id="new")) | {"conf": conf}
+def test_a_bad_conf_is_refused_and_changes_nothing(served: Served, conf: str) -> None:
+    body = msgspec.to_builtins(c.CreateRun(dag_id="sales", run_id="new")) | {"conf": conf}
 
     answer = served.ask("POST", "/execution/commands", body, token=ADMIN)
 

@@ -1,4 +1,4 @@
-"""The wire that Airflow's worker client speaks, and the commands beside it."""
+"""Execution API of Airflow's worker client, and the commands beside it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ import msgspec
 import pytest
 from talk import ADMIN, ORDERS, Served
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.authority import (
+from holdfast import commands as c
+from holdfast.access.identity import (
     JobIdentity,
-    Role,
     TaskIdentity,
     UserIdentity,
     WatcherIdentity,
     WorkerIdentity,
 )
-from holdfast.entry import ApiWriter, TaskWriter, WatcherWriter
-from holdfast.run import Process
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.value import as_reference, encode, is_reference
-from holdfast.wire import JSON
+from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter
+from holdfast.model.role import Role
+from holdfast.model.run import Process
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import as_reference, encode, is_reference
+from holdfast.wire.codec import JSON
 
 KEYS = ["plain", "a/b c", "😀 émoji", "100%", "a%2Fb", "q?x#y&z=1", "+", "..", "/", "ti/x", "a;b"]
 
@@ -63,7 +62,7 @@ def test_a_task_reads_what_it_wrote_under_any_key(
     assert list(served.entries(task.scope)) == [key]
 
 
-def test_airflows_mark_of_a_reference_is_understood_on_its_own_wire(
+def test_airflows_reference_marker_is_understood_on_its_own_api(
     served: Served, task: TaskIdentity
 ) -> None:
     marked = {"__airflow_state_ref__": "s3://lake/state/1"}
@@ -84,7 +83,7 @@ def test_airflows_mark_of_a_reference_is_understood_on_its_own_wire(
         {"__holdfast_held__": True},
     ],
 )
-def test_what_only_looks_like_a_reference_is_a_value(
+def test_a_value_that_resembles_a_reference_is_a_value(
     served: Served, task: TaskIdentity, value: object
 ) -> None:
     served.ask("PUT", place(task, "k"), {"value": value}, token=task)
@@ -174,7 +173,7 @@ def test_an_asset_has_no_expiry(served: Served, task: TaskIdentity, orders: Asse
 
 @pytest.mark.parametrize("store", ["store", "state"])
 @pytest.mark.parametrize("key", KEYS)
-def test_an_asset_is_one_by_name_and_by_uri(
+def test_an_asset_is_the_same_by_name_and_uri(
     served: Served, task: TaskIdentity, orders: AssetScope, key: str, store: str
 ) -> None:
     put = served.ask("PUT", asset_place(store=store, key=key), {"value": key}, token=task)
@@ -196,7 +195,7 @@ def test_an_asset_is_cleared(
     assert (answer.status, served.entries(orders)) == (204, {})
 
 
-def test_an_asset_entry_tells_which_task_wrote_it(
+def test_an_asset_entry_names_the_task_that_wrote_it(
     served: Served, task: TaskIdentity, orders: AssetScope
 ) -> None:
     served.ask("PUT", asset_place(key="a"), {"value": 1}, token=task)
@@ -231,7 +230,7 @@ def test_a_query_that_does_not_name_an_entry_is_refused(
     assert served.entries(orders) == {}
 
 
-def test_text_that_is_not_json_is_an_error_that_says_where(
+def test_text_that_is_not_json_is_an_error_that_names_scope_and_key(
     served: Served, task: TaskIdentity
 ) -> None:
     served.put(task.scope, "a", "app_17")
@@ -254,7 +253,7 @@ def test_text_that_is_not_json_is_an_error_that_says_where(
         ("?all_map_indices=1", {}),
     ],
 )
-def test_clearing_may_concern_every_map_index(
+def test_clearing_may_include_every_map_index(
     served: Served, task: TaskIdentity, path: str, query: str, left: dict[str, str]
 ) -> None:
     sibling = msgspec.structs.replace(task.scope, map_index=7)
@@ -295,18 +294,16 @@ def test_a_query_of_a_task_store_is_refused(
         ("POST", "tokens?x=1"),
     ],
 )
-def test_what_is_not_known_in_a_query_is_refused(
+def test_an_unknown_query_parameter_is_refused(
     served: Served, task: TaskIdentity, method: str, path: str
 ) -> None:
     answer = served.ask(method, f"/execution/{path}", {"command": "Now"}, token=task)
 
     assert (answer.status, answer.reason) == (422, "invalid")
-    assert b"is not known" in answer.body
+    assert b"is not a parameter of this path" in answer.body
 
 
-def test_the_api_version_of_airflow_is_taken_whatever_it_says(
-    served: Served, task: TaskIdentity
-) -> None:
+def test_any_airflow_api_version_is_accepted(served: Served, task: TaskIdentity) -> None:
     answer = served.ask(
         "PUT", place(task, "a"), {"value": 1}, token=task, Airflow_API_Version="1999-01-01"
     )
@@ -314,7 +311,7 @@ def test_the_api_version_of_airflow_is_taken_whatever_it_says(
     assert answer.status == 204
 
 
-def test_a_large_value_of_a_worker_goes_through_with_a_warning(
+def test_a_large_value_of_a_worker_is_written_with_a_warning(
     served: Served, task: TaskIdentity, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = served.ask("PUT", place(task, "large"), {"value": "x" * 70_000}, token=task)
@@ -360,7 +357,7 @@ def test_a_job_uses_both_stores_while_its_intent_is_current(
 
 def test_a_watcher_uses_the_store_of_its_asset(served: Served, orders: AssetScope) -> None:
     watch = served.store.execute(
-        r.StartWatch(
+        c.StartWatch(
             asset=AssetScope(name=ORDERS[0], uri=ORDERS[1]),
             watcher="new files",
             process=Process("host", 1, "now"),
@@ -383,7 +380,7 @@ def test_a_watcher_uses_the_store_of_its_asset(served: Served, orders: AssetScop
 
 
 @pytest.mark.parametrize("who", [ADMIN, WorkerIdentity("w")])
-def test_the_wire_of_tasks_is_for_tasks(
+def test_the_api_of_tasks_is_only_for_tasks(
     served: Served, task: TaskIdentity, who: UserIdentity | WorkerIdentity
 ) -> None:
     answer = served.ask("PUT", place(task, "a"), {"value": 1}, token=who)
@@ -404,7 +401,7 @@ def test_a_command_is_answered_as_the_store_answers_it(served: Served, task: Tas
     assert (value.status, value.json) == (200, '"x"')
 
 
-def test_a_write_that_is_sent_again_counts_once(served: Served, task: TaskIdentity) -> None:
+def test_a_retried_write_is_executed_once(served: Served, task: TaskIdentity) -> None:
     write = JSON.encode(c.Set(task.scope, "a", "1", task.writer, if_version=0))
 
     answers = [
@@ -415,7 +412,7 @@ def test_a_write_that_is_sent_again_counts_once(served: Served, task: TaskIdenti
     assert [(answer.status, answer.json) for answer in answers] == [(200, 1)] * 3
 
 
-def test_a_request_that_comes_late_is_not_carried_out(served: Served, task: TaskIdentity) -> None:
+def test_a_late_request_is_not_executed(served: Served, task: TaskIdentity) -> None:
     first, second = (JSON.encode(c.Set(task.scope, "a", n, task.writer)) for n in "12")
 
     served.ask("POST", "/execution/commands", second, token=task, Idempotency_Key="late:2")
@@ -425,7 +422,9 @@ def test_a_request_that_comes_late_is_not_carried_out(served: Served, task: Task
     assert served.entries(task.scope) == {"a": "2"}
 
 
-def test_nobody_gets_the_answer_of_a_namesake(served: Served, task: TaskIdentity) -> None:
+def test_identities_with_the_same_idempotency_key_do_not_share_answers(
+    served: Served, task: TaskIdentity
+) -> None:
     other = served.new_attempt("namesake")
     mine = JSON.encode(c.Set(task.scope, "a", "1", task.writer))
     theirs = JSON.encode(c.Set(other.scope, "a", "2", other.writer))
@@ -495,17 +494,19 @@ SET = {"command": "Set", "scope": SCOPE, "key": "k", "value": "1", "writer": WRI
         {"command": "CreateRun", "dag_id": "d", "run_id": "r", "conf": "{"},
     ],
 )  # fmt: skip
-def test_a_command_that_cannot_be_is_refused(served: Served, command: Any) -> None:
-    before = served.store.execute(r.ListRuns())
+def test_an_invalid_command_is_refused(served: Served, command: Any) -> None:
+    before = served.store.execute(c.ListRuns())
 
     answer = served.ask("POST", "/execution/commands", command, token=ADMIN)
 
     assert answer.status == 422
     assert answer.reason in ("invalid", "invalid_type", "too_large")
-    assert served.store.execute(r.ListRuns()) == before
+    assert served.store.execute(c.ListRuns()) == before
 
 
-def test_a_persons_command_is_signed_with_their_name(served: Served, task: TaskIdentity) -> None:
+def test_the_command_of_a_user_is_signed_with_their_name(
+    served: Served, task: TaskIdentity
+) -> None:
     served.ask(
         "POST",
         "/execution/commands",
@@ -533,7 +534,9 @@ def test_a_viewer_may_read_and_not_write(served: Served, task: TaskIdentity) -> 
     assert served.entries(task.scope) == {}
 
 
-def test_what_a_backend_cannot_do_is_not_implemented(make_served: Callable[..., Served]) -> None:
+def test_a_command_unsupported_by_the_backend_is_not_implemented(
+    make_served: Callable[..., Served],
+) -> None:
     served = make_served(state_store__backend="plain_backend.PlainBackend")
     scope = {"type": "asset", "name": ORDERS[0]}
     command = {"command": "History", "scope": scope, "key": "a"}
@@ -543,7 +546,7 @@ def test_what_a_backend_cannot_do_is_not_implemented(make_served: Callable[..., 
     assert (answer.status, answer.reason) == (501, "not_supported")
 
 
-def test_an_unknown_task_instance_is_said_to_be_so(served: Served) -> None:
+def test_an_unknown_task_instance_is_an_error_that_says_so(served: Served) -> None:
     scope = TaskScope("sales", "r1", "never registered")
     command = {"command": "Get", "scope": msgspec.to_builtins(scope), "key": "a"}
 
@@ -552,7 +555,7 @@ def test_an_unknown_task_instance_is_said_to_be_so(served: Served) -> None:
     assert (answer.status, answer.reason) == (404, "unknown_task_instance")
 
 
-def test_a_write_that_is_sent_again_under_its_number_counts_once(
+def test_a_write_retried_under_its_number_is_executed_once(
     served: Served, task: TaskIdentity
 ) -> None:
     for _ in range(2):

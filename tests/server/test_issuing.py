@@ -1,4 +1,4 @@
-"""Tokens that are given on: by workers to attempts, by a task to its jobs, by people to handles."""
+"""Issuing of tokens: by workers to attempts, by a task to its jobs, by users to handles."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import msgspec
 import pytest
 from talk import ADMIN, ORDERS, Answer, Served
 
-from holdfast import command as c
-from holdfast.authority import (
+from holdfast import commands as c
+from holdfast.access.identity import (
     HandleIdentity,
     Identity,
     JobIdentity,
-    Role,
     TaskIdentity,
     UserIdentity,
     Wanted,
     WorkerIdentity,
 )
-from holdfast.run import Ending, Outcome, TaskState
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.value import encode
+from holdfast.model.role import Role
+from holdfast.model.run import Ending, Outcome, TaskState
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import encode
 
 WORKER = WorkerIdentity("w1")
 TO_BE_RETRIED = Ending(outcome=Outcome.FAILED, state=TaskState.UP_FOR_RETRY)
@@ -41,7 +41,7 @@ def write(served: Served, scope: TaskScope, token: str) -> int:
 
 
 def job_of(served: Served, task: TaskIdentity, **changes: object) -> JobIdentity:
-    """A job whose intent is current."""
+    """Return a job whose intent is current."""
     intent = str(uuid4())
     served.store.execute(c.Set(task.scope, "job.intent", encode(intent), task.writer))
     return msgspec.structs.replace(
@@ -49,14 +49,14 @@ def job_of(served: Served, task: TaskIdentity, **changes: object) -> JobIdentity
     )
 
 
-def test_a_worker_gives_a_token_to_an_attempt(served: Served, task: TaskIdentity) -> None:
+def test_a_worker_issues_a_token_to_an_attempt(served: Served, task: TaskIdentity) -> None:
     answer = issue(served, task, WORKER)
 
     assert answer.status == 200
     assert write(served, task.scope, answer.json["token"]) == 204
 
 
-def test_an_attempt_that_has_ended_gets_none(served: Served, task: TaskIdentity) -> None:
+def test_an_ended_attempt_gets_no_token(served: Served, task: TaskIdentity) -> None:
     served.store.execute(c.FinishAttempt(task.writer, succeeded=False))
 
     answer = issue(served, task, WORKER)
@@ -64,7 +64,7 @@ def test_an_attempt_that_has_ended_gets_none(served: Served, task: TaskIdentity)
     assert (answer.status, answer.reason) == (409, "stale_attempt")
 
 
-def test_a_task_gives_a_token_to_its_job_which_outlives_it(
+def test_a_task_issues_a_token_to_its_job_that_outlives_it(
     served: Served, task: TaskIdentity
 ) -> None:
     token = issue(served, job_of(served, task), task).json["token"]
@@ -73,7 +73,7 @@ def test_a_task_gives_a_token_to_its_job_which_outlives_it(
     assert write(served, task.scope, token) == 204
 
 
-def test_a_task_whose_attempt_has_ended_gives_none(served: Served, task: TaskIdentity) -> None:
+def test_a_task_whose_attempt_has_ended_issues_no_token(served: Served, task: TaskIdentity) -> None:
     job = job_of(served, task)
     served.new_attempt(task.scope.task_id)
 
@@ -82,7 +82,7 @@ def test_a_task_whose_attempt_has_ended_gives_none(served: Served, task: TaskIde
     assert (answer.status, answer.reason) == (409, "stale_attempt")
 
 
-def test_a_job_is_refused_once_its_intent_is_another(served: Served, task: TaskIdentity) -> None:
+def test_a_job_is_refused_once_its_intent_has_changed(served: Served, task: TaskIdentity) -> None:
     token = issue(served, job_of(served, task), task).json["token"]
     served.store.execute(c.Set(task.scope, "job.intent", encode(str(uuid4())), task.writer))
 
@@ -90,7 +90,7 @@ def test_a_job_is_refused_once_its_intent_is_another(served: Served, task: TaskI
 
 
 @pytest.mark.parametrize("bearer", ["task", "viewer", "other"])
-def test_others_may_not_give_an_attempt_a_token(
+def test_others_may_not_issue_a_token_to_an_attempt(
     served: Served, task: TaskIdentity, bearer: str
 ) -> None:
     bearers = {"task": task, "viewer": VIEWER, "other": served.new_attempt("other")}
@@ -100,9 +100,7 @@ def test_others_may_not_give_an_attempt_a_token(
     assert (answer.status, answer.reason) == (403, "forbidden")
 
 
-def test_a_person_gives_one_store_away_for_no_longer_than_they_have_it(
-    served: Served, task: TaskIdentity
-) -> None:
+def test_the_handle_of_a_user_expires_with_their_token(served: Served, task: TaskIdentity) -> None:
     mine = served.server.tokens.issue(UserIdentity("ed", Role.EDITOR), timedelta(minutes=5))
 
     token = issue(served, HandleIdentity(task.scope), mine).json["token"]
@@ -113,7 +111,7 @@ def test_a_person_gives_one_store_away_for_no_longer_than_they_have_it(
     assert not verified.renewable
 
 
-def test_a_task_that_a_person_gave_a_token_has_it_no_longer_than_they_do(
+def test_a_task_token_issued_by_a_user_expires_with_theirs(
     served: Served, task: TaskIdentity
 ) -> None:
     tokens = served.server.tokens
@@ -127,7 +125,7 @@ def test_a_task_that_a_person_gave_a_token_has_it_no_longer_than_they_do(
     assert (given.renewable, later.renewable) == (False, False)
 
 
-def test_no_handle_is_given_of_what_is_not_known(served: Served) -> None:
+def test_an_unknown_scope_gets_no_handle(served: Served) -> None:
     unknown = issue(served, HandleIdentity(TaskScope("sales", "r1", "no such")), ADMIN)
     mistyped = issue(served, HandleIdentity(AssetScope(name="orderz")), ADMIN)
 
@@ -135,16 +133,14 @@ def test_no_handle_is_given_of_what_is_not_known(served: Served) -> None:
     assert (mistyped.status, mistyped.reason) == (404, "unknown_asset")
 
 
-def test_a_token_that_was_given_away_lasts_until_it_is_first_used(
-    served: Served, task: TaskIdentity
-) -> None:
+def test_an_issued_token_is_valid_for_a_week(served: Served, task: TaskIdentity) -> None:
     token = issue(served, task, WORKER).json["token"]
 
     verified = served.server.tokens.verify(token)
     assert verified.expires_at == pytest.approx(time.time() + 7 * 86400, abs=10)
 
 
-def test_a_task_may_not_give_its_job_more_than_it_has(served: Served, task: TaskIdentity) -> None:
+def test_a_task_may_not_grant_its_job_more_than_it_has(served: Served, task: TaskIdentity) -> None:
     other = served.new_attempt("other")
     greedy = job_of(served, task, assets=(ORDERS, ("customers", "s3://lake/customers")))
 
@@ -153,7 +149,7 @@ def test_a_task_may_not_give_its_job_more_than_it_has(served: Served, task: Task
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"type":"user","user":"x","role":"admin"}'])
-def test_what_is_no_task_or_job_is_told(served: Served, body: bytes) -> None:
+def test_an_invalid_task_or_job_is_an_error(served: Served, body: bytes) -> None:
     answer = served.ask("POST", "/execution/tokens", body, token=WORKER)
 
     assert (answer.status, answer.reason) == (422, "invalid")

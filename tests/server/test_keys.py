@@ -1,4 +1,4 @@
-"""Signing keys: made once, read by nobody else, rotated without a token lost."""
+"""Signing keys: created once, private, and rotated without loss of a token."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.authority import Role, UserIdentity
+from holdfast.access.identity import UserIdentity
 from holdfast.errors import Forbidden, InvalidSettings
+from holdfast.model.role import Role
 from holdfast.server import keys as module
 from holdfast.server.keys import FILE_NAME, open_keys, rotate
 from holdfast.server.tokens import open_tokens
@@ -23,24 +24,26 @@ ANN = UserIdentity("ann", Role.VIEWER)
 
 @pytest.fixture
 def file(settings: Settings) -> Path:
-    """The file with the keys, made."""
+    """Create and return the file with the keys."""
     open_keys(settings)
     return settings.home / FILE_NAME
 
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change of the file is seen at the next look, which is at once."""
-    monkeypatch.setattr(module, "GLANCE", 0.0)
+    """Let a change of the file be seen at once."""
+    monkeypatch.setattr(module, "CHECK_INTERVAL", 0.0)
 
 
-def test_a_key_is_made_on_first_use_for_its_owner_alone(settings: Settings, file: Path) -> None:
+def test_a_key_is_created_on_first_use_and_readable_only_by_its_owner(
+    settings: Settings, file: Path
+) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert len(open_keys(settings).signing().secret) >= 32
     assert os.listdir(settings.home) == [FILE_NAME]
 
 
-def test_every_opening_finds_the_same_key(settings: Settings) -> None:
+def test_every_process_reads_the_same_key(settings: Settings) -> None:
     text = open_tokens(settings).issue(ANN)
 
     assert open_tokens(settings).verify(text).identity == ANN
@@ -51,7 +54,7 @@ def _make(path: Path, begin: float, made: multiprocessing.Queue[str]) -> None:
     made.put(open_keys(load(path, {})).signing().secret)
 
 
-def test_processes_that_make_it_at_once_end_with_one_key(settings: Settings) -> None:
+def test_processes_that_create_the_file_concurrently_have_one_key(settings: Settings) -> None:
     context = multiprocessing.get_context("fork")
     for number in range(5):
         place = settings.directory / str(number)
@@ -72,16 +75,14 @@ def test_processes_that_make_it_at_once_end_with_one_key(settings: Settings) -> 
 def test_a_file_that_others_can_read_is_refused(settings: Settings, file: Path, mode: int) -> None:
     file.chmod(mode)
 
-    with pytest.raises(InvalidSettings, match="others can read it") as caught:
+    with pytest.raises(InvalidSettings, match="other users can read it") as caught:
         open_keys(settings)
 
     assert "chmod 600" in caught.value.hint
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"keys": []}', '{"keys": [{"secret": "x"}]}'])
-def test_a_broken_file_is_refused_and_said_what_to_do(
-    settings: Settings, file: Path, content: str
-) -> None:
+def test_a_broken_file_is_refused_with_a_hint(settings: Settings, file: Path, content: str) -> None:
     file.write_text(content)
 
     with pytest.raises(InvalidSettings, match=FILE_NAME) as caught:
@@ -90,7 +91,7 @@ def test_a_broken_file_is_refused_and_said_what_to_do(
     assert "delete" in caught.value.hint
 
 
-def test_after_a_rotation_old_tokens_are_good_for_the_overlap(settings: Settings) -> None:
+def test_after_a_rotation_old_tokens_are_valid_for_the_overlap(settings: Settings) -> None:
     tokens = open_tokens(settings)
     old = tokens.issue(ANN)
 
@@ -102,21 +103,21 @@ def test_after_a_rotation_old_tokens_are_good_for_the_overlap(settings: Settings
     assert tokens.issue(ANN).split(".")[0] == new.split(".")[0] != old.split(".")[0]
 
 
-def test_without_overlap_old_tokens_end_at_once(settings: Settings) -> None:
+def test_without_overlap_old_tokens_are_invalid_at_once(settings: Settings) -> None:
     tokens = open_tokens(settings)
     old = tokens.issue(ANN)
     tokens.verify(old)
 
     rotate(settings, timedelta(0))
 
-    with pytest.raises(Forbidden, match="key that this server does not know"):
+    with pytest.raises(Forbidden, match="key that this server does not have"):
         tokens.verify(old)
 
 
-def test_a_token_of_a_new_key_is_taken_at_once(
+def test_a_token_of_a_new_key_is_accepted_at_once(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "GLANCE", 3600.0)
+    monkeypatch.setattr(module, "CHECK_INTERVAL", 3600.0)
     tokens = open_tokens(settings)
 
     rotate(settings, timedelta(days=1))
@@ -124,25 +125,23 @@ def test_a_token_of_a_new_key_is_taken_at_once(
     assert tokens.verify(open_tokens(settings).issue(ANN)).identity == ANN
 
 
-def test_names_of_keys_that_are_not_known_do_not_have_the_file_read_each_time(
+def test_unknown_key_ids_do_not_cause_the_file_to_be_read_each_time(
     settings: Settings,
     file: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(module, "GLANCE", 3600.0)
+    monkeypatch.setattr(module, "CHECK_INTERVAL", 3600.0)
     keys = open_keys(settings)
     file.write_text("broken")
 
     found = [keys.find(f"unknown-{number}") for number in range(10)]
 
     assert set(found) == {None}
-    assert caplog.text.count("the signing keys stay as they were") == 1
+    assert caplog.text.count("the signing keys were not reloaded") == 1
 
 
-def test_keys_whose_time_is_over_are_forgotten_at_the_next_rotation(
-    settings: Settings, file: Path
-) -> None:
+def test_expired_keys_are_removed_at_the_next_rotation(settings: Settings, file: Path) -> None:
     for overlap in (timedelta(0), timedelta(days=1), timedelta(days=2)):
         rotate(settings, overlap)
 
@@ -163,7 +162,7 @@ def test_a_server_keeps_its_keys_when_the_file_breaks(settings: Settings, file: 
     assert tokens.verify(tokens.issue(ANN)).identity == ANN
 
 
-def test_configured_keys_all_count_and_the_first_signs(tmp_path: Path) -> None:
+def test_all_configured_keys_are_accepted_and_the_first_signs(tmp_path: Path) -> None:
     old, new = "o" * 32, "n" * 32
 
     def tokens(given: str) -> object:
@@ -181,7 +180,7 @@ def test_configured_keys_all_count_and_the_first_signs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["short", "x" * 31, "x" * 32 + ",", "x" * 40 + ",short"])
-def test_a_configured_key_that_is_too_short_is_refused_and_not_told(
+def test_a_configured_key_that_is_too_short_is_refused_and_not_shown(
     tmp_path: Path, given: str
 ) -> None:
     with pytest.raises(InvalidSettings, match="less than 32") as caught:
@@ -193,7 +192,7 @@ def test_a_configured_key_that_is_too_short_is_refused_and_not_told(
 def test_a_configured_key_is_rotated_where_it_is_configured(tmp_path: Path) -> None:
     settings = load(tmp_path, {"HOLDFAST__API__SIGNING_KEY": "x" * 32})
 
-    with pytest.raises(InvalidSettings, match="is configured") as caught:
+    with pytest.raises(InvalidSettings, match="is set in the settings") as caught:
         rotate(settings, timedelta(days=1))
 
     assert "HOLDFAST__API__SIGNING_KEY" in caught.value.hint

@@ -1,4 +1,4 @@
-"""How often one may ask, and how many at once."""
+"""Rate limit, and limit of concurrent requests."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from typing import Any
 import pytest
 from talk import ADMIN, Served
 
-from holdfast.authority import WorkerIdentity
-from holdfast.command import Command
+from holdfast.access.identity import WorkerIdentity
+from holdfast.commands import Command
 from holdfast.errors import TooManyRequests
-from holdfast.server import content, door, execution, limits
-from holdfast.server.limits import RateLimit
-from holdfast.stores.memory import MemoryStore
+from holdfast.server.execution import content
+from holdfast.server.execution import routes as execution
+from holdfast.server.http import limits, middleware
+from holdfast.server.http.limits import RateLimit
+from holdfast.testing.model import MemoryStore
 
 NOW = {"command": "Now"}
 
 
-def test_a_token_that_is_used_too_often_has_to_wait(make_served: Callable[..., Served]) -> None:
+def test_a_token_over_the_rate_limit_has_to_wait(make_served: Callable[..., Served]) -> None:
     served = make_served(api__rate_limit="5")
 
     answers = [served.ask("POST", "/execution/commands", NOW, token=ADMIN) for _ in range(12)]
@@ -37,7 +39,8 @@ def test_a_token_that_is_used_too_often_has_to_wait(make_served: Callable[..., S
     assert other.status == 200
 
 
-def test_after_the_wait_that_it_was_told_a_token_is_good_again(
+@pytest.mark.full
+def test_after_retry_after_a_token_is_accepted_again(
     make_served: Callable[..., Served],
 ) -> None:
     served = make_served(api__rate_limit="4")
@@ -52,7 +55,7 @@ def test_after_the_wait_that_it_was_told_a_token_is_good_again(
     assert statuses == [200] * 12
 
 
-def test_without_a_rate_limit_one_may_ask_as_often_as_one_likes(
+def test_without_a_rate_limit_requests_are_not_limited(
     make_served: Callable[..., Served],
 ) -> None:
     served = make_served(api__rate_limit="0")
@@ -62,16 +65,16 @@ def test_without_a_rate_limit_one_may_ask_as_often_as_one_likes(
     assert {answer.status for answer in answers} == {200}
 
 
-def test_a_rate_below_one_burst_still_lets_one_through() -> None:
+def test_a_rate_below_one_allows_one_request() -> None:
     rate = RateLimit(1)
 
     rate.count(ADMIN)
 
-    with pytest.raises(TooManyRequests, match="more than 1 requests a second"):
+    with pytest.raises(TooManyRequests, match="more than 1 requests per second"):
         rate.count(ADMIN)
 
 
-def test_only_so_many_bearers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_bearers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MOST_BEARERS", 10)
     rate = RateLimit(1000)
 
@@ -81,7 +84,7 @@ def test_only_so_many_bearers_are_remembered(monkeypatch: pytest.MonkeyPatch) ->
     assert len(rate._ends) == 10
 
 
-def test_whoever_asked_last_is_forgotten_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_most_recent_bearer_is_forgotten_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MOST_BEARERS", 2)
     rate = RateLimit(1)
     first, second, third = (WorkerIdentity(str(number)) for number in range(3))
@@ -98,7 +101,7 @@ def test_whoever_asked_last_is_forgotten_last(monkeypatch: pytest.MonkeyPatch) -
 
 
 class BlockedStore(MemoryStore):
-    """Answers when it is told to."""
+    """Store that answers when the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,10 +113,10 @@ class BlockedStore(MemoryStore):
         return super().execute(command)
 
 
-def test_a_server_with_too_much_to_do_says_so(
+def test_an_overloaded_server_responds_with_503(
     monkeypatch: pytest.MonkeyPatch, make_served: Callable[..., Served]
 ) -> None:
-    monkeypatch.setattr(door, "MOST_UNDER_WAY", 3)
+    monkeypatch.setattr(middleware, "MOST_UNDER_WAY", 3)
     store = BlockedStore()
     served = Served(store, make_served().settings)
     store.open.clear()
@@ -133,7 +136,7 @@ def test_a_server_with_too_much_to_do_says_so(
     assert answers == [(200, "")] * 3 + [(503, "unavailable")]
 
 
-def test_a_connection_that_waits_makes_way_for_a_new_one(
+def test_an_idle_connection_is_closed_for_a_new_one(
     monkeypatch: pytest.MonkeyPatch, make_served: Callable[..., Served]
 ) -> None:
     served = make_served()
@@ -154,7 +157,7 @@ def test_a_connection_that_waits_makes_way_for_a_new_one(
 
 
 @pytest.mark.parametrize(("size", "aside"), [(10, False), (limits.LARGE_BODY, True)])
-def test_a_large_body_is_read_beside_the_event_loop(
+def test_a_large_body_is_parsed_outside_the_event_loop(
     served: Served, monkeypatch: pytest.MonkeyPatch, size: int, aside: bool
 ) -> None:
     threads = []

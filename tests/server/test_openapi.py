@@ -1,4 +1,4 @@
-"""What the server says of itself in /openapi.json, held against what it does."""
+"""The description in /openapi.json, compared with the server's responses."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.request import urlopen
 
+import pipeline
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -16,13 +17,12 @@ from hypothesis import strategies as st
 from public_client import STATE, Api, serving
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
+from servers import ServerDatabase
 from talk import ADMIN, ORDERS
 
-import pipeline
-from holdfast import command as c
-from holdfast.authority import TaskIdentity
-from holdfast.scope import AssetScope, TaskScope
-from servers import ServerDatabase
+from holdfast import commands as c
+from holdfast.access.identity import TaskIdentity
+from holdfast.model.scope import AssetScope, TaskScope
 
 LOADING = TaskScope("etl", "r1", "load", 2)
 CHECKED = (
@@ -47,7 +47,7 @@ def api(
 
 
 class Known:
-    """What there is for requests to hit, made anew for each operation: some of them delete it."""
+    """Existing objects for requests, recreated for each operation, as some of them delete it."""
 
     def __init__(self, api: Api, database: ServerDatabase) -> None:
         database.empty()
@@ -70,7 +70,7 @@ class Known:
 
 
 def cases(operation: Any, known: Known) -> st.SearchStrategy[Any]:
-    """Requests as they should be and as they should not, of anything and of what there is."""
+    """Return valid and invalid requests, for arbitrary and for existing objects."""
     of_anything: st.SearchStrategy[Any] = operation.as_strategy(GenerationMode.POSITIVE)
     given = [parameter.name for parameter in operation.path_parameters]
     asked = [parameter.name for parameter in operation.query]
@@ -85,7 +85,7 @@ def cases(operation: Any, known: Known) -> st.SearchStrategy[Any]:
 
 
 def answers(requests: st.SearchStrategy[Any], token: str, count: int) -> Counter[int]:
-    """The statuses that so many requests get; each answer is checked."""
+    """Send that many requests, check each response, and return the statuses."""
     statuses = Counter[int]()
     checks = CHECKS.get_by_names(CHECKED)
 
@@ -101,7 +101,7 @@ def answers(requests: st.SearchStrategy[Any], token: str, count: int) -> Counter
 
 
 def varies(operation: Any) -> bool:
-    """There is more than one way to ask."""
+    """Return whether the operation has parameters or a body."""
     return bool([*operation.path_parameters, *operation.query, *operation.body])
 
 
@@ -117,18 +117,19 @@ def operations_in(description: dict[str, Any]) -> Iterator[tuple[str, dict[str, 
             yield path, operation
 
 
+@pytest.mark.full
 def test_the_description_is_valid(description: dict[str, Any]) -> None:
     schemathesis.openapi.from_dict(description).validate()
 
 
-def test_every_operation_has_a_name_of_its_own(description: dict[str, Any]) -> None:
+def test_every_operation_has_a_unique_id(description: dict[str, Any]) -> None:
     names = [operation["operationId"] for _, operation in operations_in(description)]
 
     assert len(set(names)) == len(names) > 40
     assert all(name.isidentifier() and name.islower() for name in names)
 
 
-def test_every_operation_says_what_it_does_and_where_it_belongs(
+def test_every_operation_has_a_summary_and_a_tag(
     description: dict[str, Any],
 ) -> None:
     for path, operation in operations_in(description):
@@ -136,7 +137,7 @@ def test_every_operation_says_what_it_does_and_where_it_belongs(
         assert len(operation["tags"]) == 1, path
 
 
-def test_every_error_has_the_one_shape(description: dict[str, Any]) -> None:
+def test_every_error_has_the_same_schema(description: dict[str, Any]) -> None:
     for path, operation in operations_in(description):
         for status, response in operation["responses"].items():
             if int(status) >= 400 and not path.startswith("/health"):
@@ -144,14 +145,14 @@ def test_every_error_has_the_one_shape(description: dict[str, Any]) -> None:
                 assert content["schema"] == {"$ref": "#/components/schemas/Problem"}, path
 
 
-def test_what_needs_a_token_says_so(description: dict[str, Any]) -> None:
+def test_operations_that_need_a_token_declare_it(description: dict[str, Any]) -> None:
     for path, operation in operations_in(description):
         guarded = path.startswith(("/api/", "/execution/"))
         assert ("security" in operation) == guarded, path
         assert not guarded or {"401", "403", "422", "429", "503"} <= set(operation["responses"])
 
 
-def test_the_stores_of_workers_say_what_may_stand_against_a_request_and_their_other_name(
+def test_the_operations_of_workers_declare_their_errors_and_aliases(
     description: dict[str, Any],
 ) -> None:
     for path, operation in operations_in(description):
@@ -160,7 +161,7 @@ def test_the_stores_of_workers_say_what_may_stand_against_a_request_and_their_ot
             assert "`/execution/state/…`" in operation["description"], path
 
 
-def test_a_new_token_is_told_of_where_it_may_come(description: dict[str, Any]) -> None:
+def test_responses_with_a_renewed_token_declare_its_header(description: dict[str, Any]) -> None:
     for path, operation in operations_in(description):
         told = {
             int(status)
@@ -182,7 +183,7 @@ def test_bodies_take_no_unknown_fields(description: dict[str, Any]) -> None:
         assert description["components"]["schemas"][name]["additionalProperties"] is False, name
 
 
-def test_no_schema_is_one_that_generators_of_clients_do_not_know(
+def test_no_schema_is_unsupported_by_client_generators(
     description: dict[str, Any],
 ) -> None:
     def check(part: Any) -> None:

@@ -1,4 +1,4 @@
-"""Who may do what: tokens and roles."""
+"""Tokens and roles of the public API."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pipeline
 import pytest
 from public_client import STATE, Api, serving
+from servers import SqliteDatabase
 
-import pipeline
-from holdfast.authority import (
+from holdfast.access.identity import (
     Identity,
     JobIdentity,
-    Role,
     TaskIdentity,
     UserIdentity,
     WatcherIdentity,
     WorkerIdentity,
 )
-from holdfast.run import Watch
-from holdfast.scope import AssetScope, TaskScope
-from servers import SqliteDatabase
+from holdfast.model.role import Role
+from holdfast.model.run import Watch
+from holdfast.model.scope import AssetScope, TaskScope
 
 TASK = TaskScope("etl", "r1", "extract")
 READS = ["/dags", "/dags/etl", "/dags/etl/dagRuns", "/assets", STATE, "/state-store/assets"]
@@ -83,20 +83,20 @@ def test_an_admin_does_everything(api: Api) -> None:
     ],
     ids=["task", "job", "watcher", "worker"],
 )
-def test_tokens_of_others_than_people_are_not_accepted(api: Api, identity: Identity) -> None:
+def test_only_tokens_of_users_are_accepted(api: Api, identity: Identity) -> None:
     reply = api.of(identity).ask("GET", f"{STATE}/k")
 
     assert (reply.status, reply.reason) == (403, "forbidden")
 
 
-def test_a_request_without_a_token_is_told_to_bring_one(api: Api) -> None:
+def test_a_request_without_a_token_gets_a_hint(api: Api) -> None:
     reply = api.ask("PUT", f"{STATE}/k", b"not even JSON", token="")
 
     assert (reply.status, reply.reason) == (401, "unauthorized")
     assert reply.headers["www-authenticate"] == "Bearer"
 
 
-def test_a_token_that_is_not_good_is_not_accepted(api: Api) -> None:
+def test_an_invalid_token_is_not_accepted(api: Api) -> None:
     ended = api.server.tokens.issue(UserIdentity("ann", Role.ADMIN), timedelta(minutes=-1))
 
     for token in ("x.y.z", ended):

@@ -1,4 +1,4 @@
-"""Assets and their events, over HTTP."""
+"""Public API: assets and their events."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pipeline
 import pytest
 from public_client import Api, serving
-
-import pipeline
-from holdfast import Connection
-from holdfast import command as c
-from holdfast.authority import Role, UserIdentity
 from remembered import remember
 from servers import SqliteDatabase
+
+from holdfast import Connection
+from holdfast import commands as c
+from holdfast.access.identity import UserIdentity
+from holdfast.model.role import Role
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_assets_are_listed_and_found_by_name_or_uri(api: Api) -> None:
     assert api.get("/assets", name="orders", offset=1) == {"assets": [], "total_entries": 1}
 
 
-def test_an_asset_tells_who_declares_it(api: Api) -> None:
+def test_an_asset_names_the_dags_that_declare_it(api: Api) -> None:
     [asset] = api.get("/assets", name="orders")["assets"]
 
     assert api.get(f"/assets/{asset['id']}") == asset
@@ -67,7 +68,7 @@ def test_an_asset_is_declared_once(api: Api) -> None:
         {"name": "a", "group": "b"},
     ],
 )
-def test_what_cannot_be_an_asset_is_refused(api: Api, body: Any) -> None:
+def test_an_invalid_asset_is_refused(api: Api, body: Any) -> None:
     assert api.ask("POST", "/assets", body).status == 422
     assert api.get("/assets")["total_entries"] == 1
 
@@ -122,7 +123,7 @@ def test_the_loads_of_an_asset_are_listed(api: Api) -> None:
     assert api.ask("GET", place, token="").status == 401
 
 
-def test_a_deleted_asset_takes_its_state_along(api: Api) -> None:
+def test_deleting_an_asset_deletes_its_state(api: Api) -> None:
     place = f"/assets/{api.ask('POST', '/assets', {'name': 'gone'}).json['id']}"
     api.put(f"{place}/state-store/k", 1)
 

@@ -1,4 +1,4 @@
-"""Ids and keys of any characters in paths: what is sent encoded is decoded once, and strictly."""
+"""Public API: ids and keys with any characters in paths, decoded once and strictly."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 import pytest
 from public_client import Api, serving, state_of
-
-from holdfast import command as c
-from holdfast.scope import TaskScope
 from servers import SqliteDatabase
+
+from holdfast import commands as c
+from holdfast.model.scope import TaskScope
 
 RUN_ID = "manual__2026-01-01T00:00:00+00:00"
 
@@ -64,7 +64,7 @@ def test_keys_of_any_characters_are_kept_apart(api: Api, orders: str, key: str) 
     assert api.ask("DELETE", place).status == 204
 
 
-def test_a_slash_in_a_key_may_stand_for_itself(api: Api, orders: str) -> None:
+def test_a_slash_in_a_key_need_not_be_encoded(api: Api, orders: str) -> None:
     api.put(f"{orders}/deep/er/key", 1)
 
     assert api.get(f"{orders}/deep%2Fer%2Fkey")["value"] == 1
@@ -84,7 +84,7 @@ def test_a_key_is_not_taken_for_its_history(api: Api, orders: str, method: str) 
 @pytest.mark.parametrize(
     "part", ["%FF", "%C3%28", "%ED%A0%80", "%00", "a%0Ab", "%7F", "%", "%zz", "a%2", "x" * 251]
 )
-def test_what_cannot_be_an_id_is_refused(api: Api, part: str) -> None:
+def test_an_invalid_id_is_refused(api: Api, part: str) -> None:
     for path in (
         f"/dags/{part}",
         f"/dags/{part}/dagRuns",
@@ -98,7 +98,7 @@ def test_what_cannot_be_an_id_is_refused(api: Api, part: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["%FF", "%00", "%", "%u1234", "", "x" * 513, "%7F"])
-def test_what_cannot_be_a_key_is_refused(api: Api, orders: str, part: str) -> None:
+def test_an_invalid_key_is_refused(api: Api, orders: str, part: str) -> None:
     for method in ("GET", "PUT", "DELETE"):
         body = {"value": 1} if method == "PUT" else None
         reply = api.ask(method, f"{orders}/{part}", body)
@@ -120,29 +120,29 @@ def test_what_cannot_be_a_key_is_refused(api: Api, orders: str, part: str) -> No
         "/unknown",
     ],
 )
-def test_other_ways_to_write_a_path_lead_nowhere(api: Api, path: str) -> None:
+def test_other_spellings_of_a_path_are_not_found(api: Api, path: str) -> None:
     reply = api.ask("GET", path)
 
     assert (reply.status, reply.reason) in ((404, "not_found"), (422, "invalid"))
 
 
 @pytest.mark.parametrize("id", ["0", "-1", "x", "1.5", "9223372036854775808", "1" * 5000, "%31"])
-def test_what_cannot_be_the_id_of_an_asset_is_refused(api: Api, id: str) -> None:
+def test_an_invalid_asset_id_is_refused(api: Api, id: str) -> None:
     assert api.ask("GET", f"/assets/{id}").status == 422
 
 
-def test_a_method_that_a_path_does_not_have_is_told_those_that_it_has(api: Api) -> None:
+def test_the_response_to_an_unsupported_method_lists_the_supported_ones(api: Api) -> None:
     reply = api.ask("POST", "/assets/1/state-store/k", {"value": 1})
 
     assert (reply.status, reply.reason) == (405, "method_not_allowed")
     assert reply.headers["allow"] == "DELETE, GET, PATCH, PUT"
 
 
-def test_a_query_that_is_not_known_is_refused(api: Api) -> None:
+def test_an_unknown_query_is_refused(api: Api) -> None:
     reply = api.ask("GET", "/dags", limt=1)
 
     assert (reply.status, reply.reason) == (422, "invalid")
-    assert reply.json["detail"]["hint"] == "known here: limit"
+    assert reply.json["detail"]["hint"] == "allowed here: limit"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_query_that_is_not_known_is_refused(api: Api) -> None:
         {"dag_id": ""},
     ],
 )
-def test_a_query_that_means_nothing_is_refused(api: Api, query: dict[str, object]) -> None:
+def test_a_query_without_meaning_is_refused(api: Api, query: dict[str, object]) -> None:
     reply = api.ask("GET", "/state-store/tasks", **query)
 
     assert (reply.status, reply.reason) == (422, "invalid")

@@ -1,4 +1,4 @@
-"""DAGs, their runs and task instances, over HTTP."""
+"""Public API: DAGs, their runs and task instances."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pipeline
 import pytest
 from public_client import STATE, Api, serving, state_of
-
-import pipeline
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.run import Process, RunState
-from holdfast.runner.logs import run_logs
-from holdfast.scope import TaskScope
 from servers import SqliteDatabase
+
+from holdfast import commands as c
+from holdfast.actions.logs import run_logs
+from holdfast.model.run import Process, RunState
+from holdfast.model.scope import TaskScope
 
 RUNS = "/dags/etl/dagRuns"
 TASKS = f"{RUNS}/r1/taskInstances"
@@ -43,7 +42,7 @@ def test_dags_are_listed_page_by_page(api: Api) -> None:
     assert page["total_entries"] == everything["total_entries"] == 2
 
 
-def test_a_dag_tells_its_schedule_and_tasks(api: Api) -> None:
+def test_a_dag_has_its_schedule_and_tasks(api: Api) -> None:
     dag = api.get("/dags/etl")
 
     assert (dag["timetable_summary"], dag["timetable_description"]) == (
@@ -58,7 +57,7 @@ def test_a_dag_tells_its_schedule_and_tasks(api: Api) -> None:
     assert api.get("/dags/mart")["timetable_description"] == "on orders"
 
 
-def test_a_dag_is_paused_and_goes_on(api: Api) -> None:
+def test_a_dag_is_paused_and_unpaused(api: Api) -> None:
     paused = api.ask("PATCH", "/dags/etl", {"is_paused": True})
     assert (paused.json["is_paused"], paused.json["next_dagrun_run_after"]) == (True, None)
     assert api.get("/dags/etl")["is_paused"]
@@ -66,7 +65,7 @@ def test_a_dag_is_paused_and_goes_on(api: Api) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"is_paused": "true"}, {"is_paused": 1}, {"paused": True}])
-def test_a_dag_is_not_changed_by_a_body_that_says_nothing(api: Api, body: Any) -> None:
+def test_a_body_without_changes_does_not_change_a_dag(api: Api, body: Any) -> None:
     assert api.ask("PATCH", "/dags/etl", body).status == 422
     assert not api.get("/dags/etl")["is_paused"]
 
@@ -89,7 +88,9 @@ def test_a_dag_is_not_changed_by_a_body_that_says_nothing(api: Api, body: Any) -
         ("POST", "/dags/etl/clearTaskInstances", {"dag_run_id": "r1", "task_ids": ["lode"]}),
     ],
 )
-def test_what_does_not_exist_is_not_found(api: Api, method: str, path: str, body: Any) -> None:
+def test_unknown_dags_runs_and_tasks_are_not_found(
+    api: Api, method: str, path: str, body: Any
+) -> None:
     reply = api.ask(method, path, body)
 
     assert (reply.status, reply.reason) == (404, "not_found")
@@ -131,7 +132,7 @@ def test_a_run_is_triggered_with_the_id_and_date_that_are_given(api: Api) -> Non
         {"run_id": "r2"},
     ],
 )
-def test_a_run_is_not_triggered_by_what_cannot_be(api: Api, body: Any) -> None:
+def test_an_invalid_trigger_is_refused(api: Api, body: Any) -> None:
     assert api.ask("POST", RUNS, body).status == 422
     assert api.get(RUNS)["total_entries"] == 1
 
@@ -156,7 +157,7 @@ def test_runs_are_listed_newest_first_and_filtered(api: Api) -> None:
     assert api.ask("GET", RUNS, state="done").status == 422
 
 
-def test_a_deleted_run_takes_its_tasks_state_and_logs_along(api: Api, tmp_path: Path) -> None:
+def test_deleting_a_run_deletes_its_tasks_state_and_logs(api: Api, tmp_path: Path) -> None:
     api.put(f"{STATE}/k", 1)
     logs = run_logs(tmp_path / ".holdfast", "etl", "r1")
     logs.mkdir(parents=True)
@@ -168,10 +169,10 @@ def test_a_deleted_run_takes_its_tasks_state_and_logs_along(api: Api, tmp_path: 
     assert not logs.exists()
 
 
-def test_a_run_that_is_carried_out_is_not_deleted(api: Api) -> None:
+def test_a_run_with_a_holder_is_not_deleted(api: Api) -> None:
     process = Process("here", 1, "now")
     lease = timedelta(minutes=5)
-    api.store.execute(r.ClaimRun(dag_id="etl", run_id="r1", process=process, lease=lease))
+    api.store.execute(c.ClaimRun(dag_id="etl", run_id="r1", process=process, lease=lease))
 
     reply = api.ask("DELETE", f"{RUNS}/r1")
 
@@ -179,8 +180,8 @@ def test_a_run_that_is_carried_out_is_not_deleted(api: Api) -> None:
     assert api.get(f"{RUNS}/r1")["owner"] == {"hostname": "here", "pid": 1}
 
 
-def test_a_run_tells_the_asset_events_that_started_it(api: Api) -> None:
-    api.store.execute(r.CreateAssetRun("mart", "a1"))
+def test_a_run_has_the_asset_events_that_started_it(api: Api) -> None:
+    api.store.execute(c.CreateAssetRun("mart", "a1"))
 
     found = api.get("/dags/mart/dagRuns/a1/upstreamAssetEvents")
 
@@ -208,7 +209,7 @@ def test_task_instances_are_listed_and_filtered(api: Api) -> None:
     assert api.get("/dags/other/dagRuns/~/taskInstances")["total_entries"] == 0
 
 
-def test_a_task_instance_tells_its_attempts(api: Api) -> None:
+def test_a_task_instance_has_its_attempts(api: Api) -> None:
     one = api.get(f"{TASKS}/load", map_index=1)
 
     assert (one["state"], one["try_number"], one["failures"]) == ("failed", 1, 1)
@@ -218,7 +219,7 @@ def test_a_task_instance_tells_its_attempts(api: Api) -> None:
     assert attempt["error"] == one["error"] == "ValueError: no data"
 
 
-def test_a_task_instance_is_marked_by_whoever_asks(api: Api) -> None:
+def test_a_task_instance_is_marked_with_the_users_name(api: Api) -> None:
     reply = api.ask("PATCH", f"{TASKS}/load", {"new_state": "success"}, map_index=1)
     assert (reply.status, reply.json["state"]) == (200, "success")
     failed = api.ask("PATCH", f"{TASKS}/report", {"new_state": "failed"})
@@ -235,7 +236,7 @@ def clear(api: Api, **body: Any) -> list[tuple[str, int]]:
     return [(one["task_id"], one["map_index"]) for one in found]
 
 
-def test_a_clear_is_a_dry_run_unless_it_is_said_otherwise(api: Api) -> None:
+def test_a_clear_is_a_dry_run_by_default(api: Api) -> None:
     assert clear(api) == [("load", 1)]
     assert states(api)["load1"] == "failed"
 
@@ -243,7 +244,7 @@ def test_a_clear_is_a_dry_run_unless_it_is_said_otherwise(api: Api) -> None:
     assert states(api)["load1"] == "scheduled"
 
 
-def test_a_clear_takes_the_tasks_that_are_named(api: Api) -> None:
+def test_a_clear_applies_to_the_given_tasks(api: Api) -> None:
     assert clear(api, task_ids=["extract"]) == []
     assert clear(api, task_ids=["extract"], only_failed=False) == [("extract", -1)]
     assert clear(api, task_ids=[["load", 0]], only_failed=False) == [("load", 0)]
@@ -265,10 +266,10 @@ def test_a_clear_keeps_or_drops_the_task_store(api: Api, said: str, kept: set[st
     assert {f"{one['task_id']}{one['map_index']}" for one in found} == kept
 
 
-def test_a_clear_lets_a_run_that_has_ended_go_on(api: Api) -> None:
+def test_a_clear_queues_an_ended_run(api: Api) -> None:
     for task, index in (("load", 1), ("load", 2), ("report", -1)):
         api.ask("PATCH", f"{TASKS}/{task}", {"new_state": "failed"}, map_index=index)
-    api.store.execute(r.FinishRun("etl", "r1", pipeline.WORKER, RunState.FAILED))
+    api.store.execute(c.FinishRun("etl", "r1", pipeline.WORKER, RunState.FAILED))
 
     clear(api, dry_run=False)
 
@@ -289,7 +290,7 @@ def test_a_clear_lets_a_run_that_has_ended_go_on(api: Api) -> None:
         {"run_id": "r1"},
     ],
 )
-def test_a_clear_that_cannot_be_is_refused(api: Api, body: Any) -> None:
+def test_an_invalid_clear_is_refused(api: Api, body: Any) -> None:
     asked = body and {"dag_run_id": "r1", "only_failed": False, "dry_run": False, **body}
 
     assert api.ask("POST", "/dags/etl/clearTaskInstances", asked).status == 422

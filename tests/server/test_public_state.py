@@ -1,4 +1,4 @@
-"""People and the state of task instances and assets, over HTTP."""
+"""Public API: the state of task instances and assets."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pipeline
 import pytest
 from public_client import STATE, Api, serving, state_of
-
-import pipeline
-from holdfast import command as c
-from holdfast import paging
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.purge_command import ReserveObjects
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.value import as_reference
 from servers import ServerDatabase, SqliteDatabase
+
+from holdfast import commands as c
+from holdfast.commands import ReserveObjects, paging
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import as_reference
 
 EXTRACT = TaskScope("etl", "r1", "extract")
 LOADING = TaskScope("etl", "r1", "load", 2)
@@ -50,7 +49,7 @@ def orders(api: Api) -> str:
 @pytest.mark.parametrize(
     "value", ["text", 0, -1.5, True, [], {}, {"a": [None, {"b": "ü"}]}, 2**63 - 1, 1e300]
 )
-def test_a_value_comes_back_as_it_was_written(api: Api, orders: str, value: Any) -> None:
+def test_a_value_is_returned_as_it_was_written(api: Api, orders: str, value: Any) -> None:
     for place in (STATE, orders):
         api.put(f"{place}/k", value)
 
@@ -58,7 +57,7 @@ def test_a_value_comes_back_as_it_was_written(api: Api, orders: str, value: Any)
         assert (entry["value"], entry["reference"]) == (value, None)
 
 
-def test_an_entry_tells_its_version_and_who_wrote_it(api: Api) -> None:
+def test_an_entry_has_its_version_and_writer(api: Api) -> None:
     first = api.put(f"{STATE}/job", "a")
     second = api.put(f"{STATE}/job", "b")
 
@@ -76,7 +75,7 @@ def test_an_entry_tells_its_version_and_who_wrote_it(api: Api) -> None:
     assert abs(datetime.now(UTC) - written) < timedelta(minutes=1)
 
 
-def test_what_a_task_wrote_names_the_task(api: Api, orders: str) -> None:
+def test_an_entry_of_a_task_names_the_task(api: Api, orders: str) -> None:
     writer = TaskWriter(LOADING, api.store.execute(c.StartAttempt(LOADING)))
     api.store.execute(c.Set(AssetScope(name="orders"), "cursor", "1", writer))
 
@@ -106,7 +105,7 @@ def test_expiry_is_the_default_never_or_a_time(api: Api) -> None:
 @pytest.mark.parametrize(
     "time", ["2020-01-01T00:00:00Z", "2099-01-01", "2099-01-01T00:00:00", 4102444800, "soon"]
 )
-def test_a_time_that_has_passed_or_is_none_is_refused(api: Api, time: Any) -> None:
+def test_a_past_or_invalid_expiry_is_refused(api: Api, time: Any) -> None:
     reply = api.ask("PUT", f"{STATE}/k", {"value": 1, "expires_at": time})
 
     assert (reply.status, reply.reason) == (422, "invalid")
@@ -130,7 +129,7 @@ def test_a_patch_needs_an_entry(api: Api, orders: str) -> None:
         assert (reply.status, reply.reason) == (404, "not_found")
 
 
-def test_patches_at_the_same_time_all_take_effect(api: Api) -> None:
+def test_concurrent_patches_all_take_effect(api: Api) -> None:
     api.put(f"{STATE}/k", 0)
     with ThreadPoolExecutor(4) as pool:
         replies = list(pool.map(lambda n: api.ask("PATCH", f"{STATE}/k", {"value": n}), range(8)))
@@ -140,7 +139,7 @@ def test_patches_at_the_same_time_all_take_effect(api: Api) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_a_write_on_condition_needs_that_version(api: Api, orders: str, method: str) -> None:
+def test_a_conditional_write_needs_that_version(api: Api, orders: str, method: str) -> None:
     for place in (STATE, orders):
         version = api.put(f"{place}/k", 1, if_version=0)["version"]
 
@@ -211,7 +210,7 @@ def test_lists_are_filtered(api: Api, orders: str) -> None:
     assert keys(orders, key_prefix="ne", updated_since=before) == ["new"]
 
 
-def test_state_of_all_tasks_is_listed_with_whose_it_is(api: Api) -> None:
+def test_state_of_all_tasks_is_listed_with_its_task(api: Api) -> None:
     api.put(f"{STATE}/k", 1)
     api.put(f"{state_of('etl', 'r1', 'load')}/k", 2, map_index=1)
 
@@ -225,7 +224,7 @@ def test_state_of_all_tasks_is_listed_with_whose_it_is(api: Api) -> None:
     assert found(map_index=0) == found(dag_id="other") == found(key_prefix="x") == []
 
 
-def test_state_of_all_assets_is_listed_with_whose_it_is(api: Api, orders: str) -> None:
+def test_state_of_all_assets_is_listed_with_its_asset(api: Api, orders: str) -> None:
     api.put(f"{orders}/k", 1)
     api.store.execute(c.DeclareAsset("customers"))
     api.store.execute(c.Set(AssetScope(name="customers"), "k", "2", ApiWriter("bob")))
@@ -239,7 +238,9 @@ def test_state_of_all_assets_is_listed_with_whose_it_is(api: Api, orders: str) -
     assert api.ask("GET", "/state-store/assets", name="orders", uri="x").status == 422
 
 
-def test_a_deleted_entry_is_gone_and_deleting_it_again_does_nothing(api: Api, orders: str) -> None:
+def test_a_deleted_entry_is_absent_and_deleting_it_again_does_nothing(
+    api: Api, orders: str
+) -> None:
     for place in (STATE, orders):
         api.put(f"{place}/k", 1)
 
@@ -248,7 +249,7 @@ def test_a_deleted_entry_is_gone_and_deleting_it_again_does_nothing(api: Api, or
         assert api.ask("GET", f"{place}/k").reason == "not_found"
 
 
-def test_a_clear_takes_one_map_index_or_all(api: Api) -> None:
+def test_a_clear_applies_to_one_map_index_or_all(api: Api) -> None:
     load = state_of("etl", "r1", "load")
     for index in (0, 1, 2):
         api.put(f"{load}/k", 1, map_index=index)
@@ -259,7 +260,7 @@ def test_a_clear_takes_one_map_index_or_all(api: Api) -> None:
     assert api.get("/state-store/tasks", task_id="load")["total_entries"] == 0
 
 
-def test_a_clear_takes_every_entry_of_an_asset(api: Api, orders: str) -> None:
+def test_a_clear_removes_every_entry_of_an_asset(api: Api, orders: str) -> None:
     api.put(f"{orders}/a", 1)
     api.put(f"{orders}/b", 1)
 
@@ -268,7 +269,7 @@ def test_a_clear_takes_every_entry_of_an_asset(api: Api, orders: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
-def test_what_is_not_known_is_not_found(api: Api, method: str) -> None:
+def test_an_unknown_scope_or_key_is_not_found(api: Api, method: str) -> None:
     body = {"value": 1} if method.startswith("P") else None
 
     task = api.ask(method, f"{state_of('etl', 'r9', 'extract')}/k", body)
@@ -311,7 +312,7 @@ def test_a_body_of_another_type_is_refused(api: Api) -> None:
     assert (reply.status, reply.reason) == (415, "wrong_content_type")
 
 
-def test_a_deep_value_within_the_limit_comes_back(api: Api) -> None:
+def test_a_deep_value_within_the_limit_is_returned(api: Api) -> None:
     value: Any = 1
     for _ in range(199):
         value = [value]
@@ -377,7 +378,7 @@ def test_a_value_that_looks_like_a_reference_is_a_value(api: Api) -> None:
     assert (entry["value"], entry["reference"]) == (value, None)
 
 
-def test_history_tells_every_step(api: Api, orders: str) -> None:
+def test_history_has_every_version(api: Api, orders: str) -> None:
     api.put(f"{orders}/k", 1)
     api.ask("DELETE", f"{orders}/k")
     last = api.put(f"{orders}/k", 2)["version"]
@@ -398,7 +399,7 @@ def test_a_key_without_history_is_not_found(api: Api, orders: str) -> None:
     assert (reply.status, reply.reason) == (404, "not_found")
 
 
-def test_a_rewind_puts_an_old_value_back(api: Api, orders: str) -> None:
+def test_a_rewind_restores_an_old_value(api: Api, orders: str) -> None:
     first = api.put(f"{orders}/k", 1)["version"]
     at = api.get(f"{orders}/k/history")["versions"][0]["updated_at"]
     api.put(f"{orders}/k", 2)
@@ -428,7 +429,7 @@ def test_a_rewind_needs_one_target(api: Api, orders: str, body: Any) -> None:
     assert api.ask("POST", f"{orders}/k/rewind", body).status == 422
 
 
-def test_a_rewind_to_what_the_history_does_not_hold_is_not_found(api: Api, orders: str) -> None:
+def test_a_rewind_beyond_the_history_is_not_found(api: Api, orders: str) -> None:
     api.put(f"{orders}/k", 1)
 
     reply = api.ask("POST", f"{orders}/k/rewind", {"version": 4711})
@@ -445,7 +446,7 @@ def test_the_state_of_an_inactive_asset_is_not_written(api: Api, orders: str) ->
     assert api.get(f"{orders}/k")["value"] == 1
 
 
-def test_a_backend_with_values_alone_is_read_and_written(
+def test_a_backend_without_versions_is_read_and_written(
     sqlite_database: SqliteDatabase, tmp_path: Path
 ) -> None:
     backend = "plain_backend.PlainBackend"

@@ -1,4 +1,4 @@
-"""`holdfast server` as it is run: its processes, how it stops, TLS, and why it does not start."""
+"""`holdfast server` as a process: workers, stopping, TLS, and errors at the start."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from talk import JSON, Answer, ask
-
 from servers import Server
+from talk import JSON, Answer, ask
 
 
 @contextmanager
 def running(project: Path, *args: str, **environ: str) -> Iterator[tuple[psutil.Popen, str]]:
-    """The server with the address that it says."""
+    """Yield the server with the address that it prints."""
     with (project / "stderr").open("w") as said:
         process = psutil.Popen(
             [sys.executable, "-m", "holdfast", "server", "--port", "0", *args],
@@ -50,7 +49,7 @@ def running(project: Path, *args: str, **environ: str) -> Iterator[tuple[psutil.
 
 
 def children_of(process: psutil.Popen) -> list[psutil.Process]:
-    """The processes that answer requests."""
+    """Return the processes that answer requests."""
     found = []
     with suppress(psutil.NoSuchProcess):
         for child in process.children():
@@ -93,9 +92,7 @@ def put(address: str, token: dict[str, str]) -> Answer:
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_server_that_is_stopped_finishes_what_is_under_way(
-    tmp_path: Path, processes: str
-) -> None:
+def test_a_stopped_server_finishes_its_requests(tmp_path: Path, processes: str) -> None:
     token = task_token(tmp_path)
     with running(tmp_path, "--processes", processes) as (server, address):
         database = tmp_path / ".holdfast" / "holdfast.db"
@@ -116,7 +113,7 @@ def test_a_server_that_is_stopped_finishes_what_is_under_way(
     assert status == 0
 
 
-def test_a_server_stops_at_ctrl_c_though_a_connection_is_idle(tmp_path: Path) -> None:
+def test_a_server_stops_at_ctrl_c_despite_an_idle_connection(tmp_path: Path) -> None:
     with running(tmp_path) as (server, address):
         idle = http.client.HTTPConnection(address, timeout=10)
         idle.request("GET", "/health")
@@ -131,6 +128,7 @@ def test_a_server_stops_at_ctrl_c_though_a_connection_is_idle(tmp_path: Path) ->
         get(address, "/health")
 
 
+@pytest.mark.full
 def test_a_process_that_dies_is_replaced_and_none_outlives_the_first(tmp_path: Path) -> None:
     name = 'holdfast_requests_total{method="GET",route="/health/live",status="200"}'
 
@@ -141,7 +139,7 @@ def test_a_process_that_dies_is_replaced_and_none_outlives_the_first(tmp_path: P
         first[0].kill()
         wait_for(lambda: len(set(children_of(server)) - {first[0]}) == 2)
         for _ in range(20):
-            # A connection that the killed process had taken is lost with it.
+            # A connection that the killed process had accepted is lost with it.
             with suppress(ConnectionResetError, http.client.RemoteDisconnected):
                 get(address, "/health/live")
         figures = get(address, "/metrics").body.decode()
@@ -156,7 +154,8 @@ def test_a_process_that_dies_is_replaced_and_none_outlives_the_first(tmp_path: P
     assert (len(first), len(second), left) == (2, 2, [])
 
 
-def test_a_server_ends_with_the_parent_that_it_is_told(tmp_path: Path) -> None:
+@pytest.mark.full
+def test_a_server_ends_with_the_given_parent_process(tmp_path: Path) -> None:
     code = (
         "import os, subprocess, sys, time;"
         "child = subprocess.Popen([sys.executable, '-m', 'holdfast', 'server', '--port', '0',"
@@ -179,7 +178,7 @@ def test_a_server_ends_with_the_parent_that_it_is_told(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a certificate of our own and its key."""
+    """Return a directory with a self-signed certificate and its key."""
     if not shutil.which("openssl"):
         pytest.skip("openssl is not installed")
     directory = tmp_path_factory.mktemp("tls")
@@ -197,7 +196,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_tls_is_spoken_where_there_is_a_certificate(tmp_path: Path, certificate: Path) -> None:
+def test_a_server_with_a_certificate_uses_tls(tmp_path: Path, certificate: Path) -> None:
     for file in certificate.iterdir():
         shutil.copy(file, tmp_path)
     (tmp_path / "holdfast.toml").write_text(
@@ -226,7 +225,7 @@ def test_tls_is_spoken_where_there_is_a_certificate(tmp_path: Path, certificate:
 
 
 def refused(project: Path, *args: str, **environ: str) -> tuple[int, str]:
-    """The exit status and what a server says that does not start."""
+    """Return the exit status and the messages of a server that does not start."""
     done = subprocess.run(
         [sys.executable, "-m", "holdfast", "server", "--port", "0", *args],
         cwd=project,
@@ -241,7 +240,7 @@ def refused(project: Path, *args: str, **environ: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -254,7 +253,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     assert "--port" in said
 
 
-def test_an_address_that_is_not_ours_is_told(tmp_path: Path) -> None:
+def test_an_address_of_another_machine_is_an_error(tmp_path: Path) -> None:
     status, said = refused(tmp_path, "--host", "no-such-host.invalid")
 
     assert status == 2
@@ -264,12 +263,12 @@ def test_an_address_that_is_not_ours_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (("missing.pem", "key.pem"), "missing.pem is not a file that can be read"),
-        (("certificate.pem", ""), "go together"),
+        (("missing.pem", "key.pem"), "missing.pem is not a readable file"),
+        (("certificate.pem", ""), "only one of"),
         (("key.pem", "key.pem"), "cannot be used"),
     ],
 )
-def test_a_certificate_that_cannot_be_used_is_told(
+def test_an_unusable_certificate_is_an_error(
     tmp_path: Path, certificate: Path, names: tuple[str, str], said: str
 ) -> None:
     paths = [str(certificate / name) if name else "" for name in names]
@@ -283,24 +282,24 @@ def test_a_certificate_that_cannot_be_used_is_told(
     assert (status, said in error) == (2, True), error
 
 
-def test_a_database_that_is_not_migrated_is_told(tmp_path: Path, postgres: Server) -> None:
+def test_a_database_that_is_not_migrated_is_an_error(tmp_path: Path, postgres: Server) -> None:
     status, said = refused(tmp_path, HOLDFAST__DATABASE__URL=postgres.new_database())
 
     assert status == 1
     assert "holdfast db migrate" in said
 
 
-def test_keys_that_others_can_read_are_told(tmp_path: Path) -> None:
+def test_keys_readable_by_others_are_an_error(tmp_path: Path) -> None:
     task_token(tmp_path)
     (tmp_path / ".holdfast" / "signing-keys.json").chmod(0o644)
 
     status, said = refused(tmp_path)
 
     assert status == 2
-    assert "others can read it" in said
+    assert "other users can read it" in said
 
 
-def test_a_package_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_missing_package_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "class Missing:\n"

@@ -1,4 +1,4 @@
-"""What the server tells of itself: health, figures, and a line for each request."""
+"""Health, metrics and the access log of the server."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from typing import Any
 
 import msgspec
 import pytest
+from remembered import remember
 from talk import ADMIN, Served
 
 from holdfast import Connection
-from holdfast import command as c
-from holdfast.authority import TaskIdentity
-from holdfast.command import Command
-from holdfast.entry import ApiWriter
+from holdfast import commands as c
+from holdfast.access.identity import TaskIdentity
+from holdfast.commands import Command, CountPurges, QueueObjects, ReserveObjects
 from holdfast.errors import StoreUnavailable
-from holdfast.purge_command import CountPurges, QueueObjects, ReserveObjects
+from holdfast.model.entry import ApiWriter
+from holdfast.model.value import as_reference
 from holdfast.server import metrics, status
-from holdfast.server.description import command_schemas
-from holdfast.stores.memory import MemoryStore
-from holdfast.value import as_reference
-from remembered import remember
+from holdfast.server.execution.openapi import command_schemas
+from holdfast.testing.model import MemoryStore
 
 
 @pytest.fixture(autouse=True)
-def fresh_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is counted is not that of the test before."""
+def fresh_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reset the metrics between tests."""
     monkeypatch.setattr(status, "FRESH", 0.0)
     monkeypatch.setattr(status, "RENDERED", 0.0)
 
@@ -51,7 +50,7 @@ class Broken(MemoryStore):
         return super().execute(command)
 
 
-def test_a_server_without_its_store_is_alive_and_says_no_more(
+def test_a_server_without_its_store_is_alive_and_not_ready(
     make_served: Callable[..., Served], caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Broken()
@@ -80,7 +79,7 @@ def test_a_store_that_hangs_does_not_hang_the_health_check(
     async def hang(command: object) -> None:
         await asyncio.sleep(30)
 
-    monkeypatch.setattr(status, "PATIENCE", 0.1)
+    monkeypatch.setattr(status, "STORE_TIMEOUT", 0.1)
     monkeypatch.setattr(served.store, "aexecute", hang)
 
     answer = served.ask("GET", "/health")
@@ -89,12 +88,12 @@ def test_a_store_that_hangs_does_not_hang_the_health_check(
     assert "not ready: the database does not answer" in caplog.text
 
 
-def figure(text: str, name: str) -> float:
+def metric(text: str, name: str) -> float:
     lines = [line for line in text.splitlines() if line.startswith(name + " ")]
     return float(lines[0].rpartition(" ")[2]) if lines else 0.0
 
 
-def test_figures_count_requests_commands_and_refusals(served: Served, task: TaskIdentity) -> None:
+def test_metrics_count_requests_commands_and_refusals(served: Served, task: TaskIdentity) -> None:
     place = f"/execution/store/ti/{task.scope.ti_id}"
     route = 'route="/execution/store/ti/{ti_id}/{key:path}"'
     names = [
@@ -116,12 +115,12 @@ def test_figures_count_requests_commands_and_refusals(served: Served, task: Task
     answer = served.ask("GET", "/metrics")
     after = answer.body.decode()
 
-    grown = [figure(after, name) - figure(before, name) for name in names]
+    grown = [metric(after, name) - metric(before, name) for name in names]
     assert grown == [1, 1, 1, 1, 1]
     assert answer.headers["content-type"].startswith("text/plain")
 
 
-def test_figures_hold_no_path_that_a_client_made_up(served: Served) -> None:
+def test_metrics_contain_no_path_chosen_by_a_client(served: Served) -> None:
     served.ask("GET", "/made/up")
     served.ask("MADEUP", "/health")
 
@@ -164,7 +163,7 @@ def test_the_access_log_can_be_turned_off(
     assert capsys.readouterr().err == ""
 
 
-def test_a_connection_is_used_again(served: Served, task: TaskIdentity) -> None:
+def test_a_connection_is_kept_alive(served: Served, task: TaskIdentity) -> None:
     connection = http.client.HTTPConnection(served.address, timeout=10)
     connection.connect()
     first = connection.sock
@@ -190,7 +189,9 @@ def test_the_description_names_every_route_once(served: Served) -> None:
     assert "WireSet" in described["components"]["schemas"]
 
 
-def test_those_who_ask_first_get_the_whole_description(make_served: Callable[..., Served]) -> None:
+def test_the_first_concurrent_requests_get_the_whole_description(
+    make_served: Callable[..., Served],
+) -> None:
     served = make_served()
     command_schemas.cache_clear()
 
@@ -201,7 +202,7 @@ def test_those_who_ask_first_get_the_whole_description(make_served: Callable[...
     assert b"WireCommand" in answers[0]
 
 
-def test_a_store_that_was_given_stays_open_when_the_server_closes(
+def test_a_store_passed_in_stays_open_when_the_server_closes(
     make_served: Callable[..., Served],
 ) -> None:
     store = MemoryStore()
@@ -212,7 +213,7 @@ def test_a_store_that_was_given_stays_open_when_the_server_closes(
     assert store.execute(c.Now())
 
 
-def test_figures_tell_the_length_of_the_purge_queue(served: Served, task: TaskIdentity) -> None:
+def test_metrics_have_the_length_of_the_purge_queue(served: Served, task: TaskIdentity) -> None:
     ann = ApiWriter("ann")
     served.store.execute(QueueObjects(((task.scope, "k", as_reference("s3://lake/1")),)))
     reserved = (("k", as_reference("s3://lake/2"), "mine"),)
@@ -221,10 +222,10 @@ def test_figures_tell_the_length_of_the_purge_queue(served: Served, task: TaskId
     figures = served.ask("GET", "/metrics").body.decode()
 
     names = [f'holdfast_purge_queue{{state="{state}"}}' for state in ("waiting", "reserved")]
-    assert [figure(figures, name) for name in names] == [1, 1]
+    assert [metric(figures, name) for name in names] == [1, 1]
 
 
-def test_figures_tell_how_far_each_asset_is_loaded(served: Served) -> None:
+def test_metrics_have_the_watermark_of_each_asset(served: Served) -> None:
     connection = Connection(served.store)
     orders = connection.asset_store(name="orders", declare=True)
     long = connection.asset_store(name="x" * 1500, declare=True)
@@ -257,7 +258,7 @@ def test_figures_tell_how_far_each_asset_is_loaded(served: Served) -> None:
     assert sum("watermark_timestamp" in name for name in figures) == 2
 
 
-def test_the_purge_queue_is_counted_once_for_all_who_ask_within_seconds(
+def test_the_count_of_the_purge_queue_is_cached_for_seconds(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = []
@@ -280,9 +281,7 @@ def test_the_purge_queue_is_counted_once_for_all_who_ask_within_seconds(
     assert counted.count(CountPurges) == 2
 
 
-def test_figures_are_put_together_once_a_while(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_are_cached_for_a_while(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     rendered = []
     monkeypatch.setattr(metrics, "exposition", lambda: rendered.append(1) or b"# figures\n")
 
@@ -294,7 +293,7 @@ def test_figures_are_put_together_once_a_while(
     assert len(rendered) == 1
 
 
-def test_figures_do_without_a_queue_that_cannot_be_counted(
+def test_metrics_omit_a_queue_that_cannot_be_counted(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(command: Command[object]) -> None:

@@ -1,4 +1,4 @@
-"""Tokens: what is signed is believed, and nothing else; no answer tells a token."""
+"""Tokens: verification, expiry and renewal; no response shows a token."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ import msgspec
 import pytest
 from talk import ADMIN, ORDERS, Answer, Served
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.authority import (
+from holdfast import commands as c
+from holdfast.access.identity import (
     CallbackIdentity,
     ChildIdentity,
     HandleIdentity,
     Identity,
     ImportIdentity,
     JobIdentity,
-    Role,
     TaskIdentity,
     UserIdentity,
     WatcherIdentity,
     WorkerIdentity,
 )
-from holdfast.entry import ApiWriter, TaskWriter
 from holdfast.errors import Forbidden, InvalidInput
-from holdfast.run import Process, TaskState, Watch
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.role import Role
+from holdfast.model.run import Process, TaskState, Watch
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server import tokens as module
 from holdfast.server.keys import GivenKeys, Key
 from holdfast.server.tokens import Tokens
-from holdfast.wire import JSON
+from holdfast.wire.codec import JSON
 
 SCOPE = TaskScope("sales", "r1", "load", 3)
 BEARERS: list[Identity] = [
@@ -53,7 +52,7 @@ SECRET = "s" * 64
 
 @pytest.fixture(scope="module")
 def served(make_served: Callable[..., Served]) -> Served:
-    """A server that signs with the key that the tokens here are signed with."""
+    """Return a server that signs with the key of the tokens here."""
     return make_served(api__signing_key=SECRET)
 
 
@@ -68,7 +67,7 @@ def tokens() -> Tokens:
 
 
 @pytest.mark.parametrize("identity", BEARERS, ids=lambda identity: type(identity).__name__)
-def test_a_token_says_whose_it_is(tokens: Tokens, identity: Identity) -> None:
+def test_a_token_contains_its_identity(tokens: Tokens, identity: Identity) -> None:
     verified = tokens.verify(tokens.issue(identity))
 
     assert verified.identity == identity
@@ -78,7 +77,7 @@ def test_a_token_says_whose_it_is(tokens: Tokens, identity: Identity) -> None:
 @pytest.mark.parametrize(
     "identity", [ChildIdentity(TaskWriter(SCOPE, 1)), CallbackIdentity("d", "r"), ImportIdentity()]
 )
-def test_who_lives_behind_a_pipe_gets_no_token(tokens: Tokens, identity: Identity) -> None:
+def test_an_identity_behind_a_pipe_gets_no_token(tokens: Tokens, identity: Identity) -> None:
     with pytest.raises(InvalidInput, match="cannot have a token"):
         tokens.issue(identity)
 
@@ -121,7 +120,7 @@ BAD = {
     "tampered with": tampered(),
     "truncated": signed(claims_of())[:-5],
     "of two parts": signed(claims_of()).rpartition(".")[0],
-    "run out": signed(claims_of(exp=time.time() - 6)),
+    "expired": signed(claims_of(exp=time.time() - 6)),
     "without an end": signed(without(claims_of(), "exp")),
     "with no number as end": signed(claims_of(exp="never")),
     "for somebody else": signed(claims_of(aud="another service")),
@@ -147,7 +146,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", BAD.values(), ids=BAD.keys())
-def test_a_bad_token_is_refused_without_being_told(tokens: Tokens, text: str) -> None:
+def test_a_bad_token_is_refused_without_being_shown(tokens: Tokens, text: str) -> None:
     with pytest.raises(Forbidden) as caught:
         tokens.verify(text)
 
@@ -155,19 +154,17 @@ def test_a_bad_token_is_refused_without_being_told(tokens: Tokens, text: str) ->
     assert text == "" or text not in str(caught.value)
 
 
-def test_a_token_runs_out_though_it_is_remembered(
-    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cached_token_expires(tokens: Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
     text = tokens.issue(ADMIN)
     tokens.verify(text)
 
     monkeypatch.setattr(module.time, "time", clock_ahead(606))
 
-    with pytest.raises(Forbidden, match="run out"):
+    with pytest.raises(Forbidden, match="has expired"):
         tokens.verify(text)
 
 
-def test_a_server_whose_clock_is_some_seconds_ahead_takes_a_token_to_its_end(
+def test_a_server_whose_clock_is_seconds_ahead_accepts_a_token_until_its_end(
     tokens: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known, new = tokens.issue(ADMIN), tokens.issue(WorkerIdentity("w"))
@@ -179,7 +176,7 @@ def test_a_server_whose_clock_is_some_seconds_ahead_takes_a_token_to_its_end(
     assert tokens.verify(new).identity == WorkerIdentity("w")
 
 
-def test_only_so_many_tokens_are_remembered(
+def test_the_number_of_cached_tokens_is_bounded(
     tokens: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_REMEMBERED", 3)
@@ -193,7 +190,7 @@ def test_only_so_many_tokens_are_remembered(
 
 
 @pytest.mark.parametrize("identity", BEARERS, ids=lambda identity: type(identity).__name__)
-def test_a_token_is_renewed_in_the_second_half_of_its_life_unless_it_is_a_persons(
+def test_a_token_is_renewed_in_the_second_half_of_its_life_unless_it_is_a_users(
     tokens: Tokens, identity: Identity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verified = tokens.verify(tokens.issue(identity, timedelta(minutes=4)))
@@ -216,7 +213,7 @@ def read(task: TaskIdentity) -> str:
     return f"/execution/store/ti/{task.scope.ti_id}/a"
 
 
-def test_a_request_without_a_token_is_told_how_to_send_one(
+def test_the_response_to_a_request_without_a_token_says_how_to_send_one(
     served: Served, task: TaskIdentity
 ) -> None:
     for headers in ({}, {"Authorization": "Basic YTpi"}, {"Authorization": "Bearer "}):
@@ -238,7 +235,7 @@ def test_a_bad_token_is_403_and_writes_nothing(
     assert served.entries(task.scope) == {}
 
 
-def test_a_token_in_the_query_is_no_token(served: Served, task: TaskIdentity) -> None:
+def test_a_token_in_the_query_is_ignored(served: Served, task: TaskIdentity) -> None:
     answer = served.ask("GET", f"{read(task)}?token={served.token(task)}")
 
     assert (answer.status, answer.reason) == (401, "unauthorized")
@@ -286,14 +283,12 @@ def supersede(served: Served, task: TaskIdentity) -> None:
 
 def mark(served: Served, task: TaskIdentity) -> None:
     served.store.execute(
-        r.MarkTask(scope=task.scope, state=TaskState.FAILED, writer=ApiWriter("ann"))
+        c.MarkTask(scope=task.scope, state=TaskState.FAILED, writer=ApiWriter("ann"))
     )
 
 
 @pytest.mark.parametrize("end", [end_by_success, end_by_failure, supersede, mark])
-def test_a_token_is_of_no_use_after_its_attempt(
-    served: Served, task: TaskIdentity, end: Any
-) -> None:
+def test_a_token_is_invalid_after_its_attempt(served: Served, task: TaskIdentity, end: Any) -> None:
     orders = "/execution/store/asset/by-name/value?name=orders&key=stale"
     commands = [c.Get(task.scope, "a"), c.Set(task.scope, "a", "2", task.writer), c.Now()]
     served.put(task.scope, "a", "1")
@@ -319,7 +314,7 @@ def test_a_token_is_of_no_use_after_its_attempt(
 
 @pytest.fixture
 def old(served: Served, task: TaskIdentity, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A token whose life is more than half over."""
+    """Return a token whose lifetime is more than half over."""
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now - 400)
     token = served.server.tokens.issue(task, timedelta(seconds=600))
@@ -328,13 +323,13 @@ def old(served: Served, task: TaskIdentity, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def heartbeat(served: Served, task: TaskIdentity, token: str) -> Answer:
-    command = r.Heartbeat(
+    command = c.Heartbeat(
         process=Process("host", 1, "x"), lease=timedelta(minutes=1), attempts=(task.writer,)
     )
     return served.ask("POST", "/execution/commands", JSON.encode(command), token=token)
 
 
-def test_a_token_is_renewed_while_its_attempt_lives(
+def test_a_token_is_renewed_while_its_attempt_is_live(
     served: Served, task: TaskIdentity, old: str
 ) -> None:
     served.put(task.scope, "a", "1")

@@ -1,5 +1,5 @@
-"""What task code does with its Spark session, run in processes forked from one that has loaded
-Spark, as the runner does."""
+"""Task code that uses its Spark session, in processes forked from one that has loaded Spark, as in
+the runner."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.accessor import ExternalTaskStore, TaskStore
-from holdfast.entry import TaskWriter
+from holdfast.accessor.task_store import ExternalTaskStore, TaskStore
 from holdfast.errors import SparkUnavailable
-from holdfast.runner.messages import SparkAddress
-from holdfast.scope import TaskScope
-from holdfast.spark.session import task_session
-from holdfast.stores.memory import MemoryStore
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
+from holdfast.spark.session.address import SparkAddress
+from holdfast.spark.session.session import task_session
+from holdfast.testing.model import MemoryStore
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -72,20 +72,20 @@ def stop_and_go_on(address: SparkAddress) -> int:
 
 
 def count_in_turn(address: SparkAddress, name: str, since: float) -> float:
-    """Seconds from a time until the first Spark job of this process has ended."""
+    """Return the seconds from a time until the first Spark job of this process has ended."""
     with session_of(address, name) as spark:
         assert spark.range(100).count() == 100
         return time.time() - since
 
 
 def compute_for_long(address: SparkAddress, name: str) -> None:
-    """Occupies every core for minutes."""
+    """Occupy every core for minutes."""
     with session_of(address, name) as spark:
         spark.range(0, 10**13, 1, 64).selectExpr("sum(id % 7)").collect()
 
 
 def slowly(column: str) -> Column:
-    """Half a second in Python for each row."""
+    """Take half a second in Python for each row."""
     from pyspark.sql import functions
 
     return functions.udf(lambda number: time.sleep(0.5) or number, "long")(column)
@@ -97,7 +97,7 @@ def compute_in_python_for_long(address: SparkAddress, name: str) -> None:
 
 
 def take_over(address: SparkAddress, name: str, attempt: int) -> tuple[float, float]:
-    """Seconds until the session is there, and until a first job on it has ended."""
+    """Return the seconds until the session is open, and until a first job on it has ended."""
     begin = time.monotonic()
     with session_of(address, name, attempt) as spark:
         opened = time.monotonic()
@@ -106,7 +106,7 @@ def take_over(address: SparkAddress, name: str, attempt: int) -> tuple[float, fl
 
 
 def go_on_as_a_zombie(address: SparkAddress) -> str:
-    """What an attempt gets to hear that has been superseded without noticing."""
+    """Return the errors of an attempt that has been superseded without noticing."""
     from pyspark.errors import PySparkException
 
     with session_of(address, "zombie", 1) as spark:
@@ -120,7 +120,7 @@ def go_on_as_a_zombie(address: SparkAddress) -> str:
 
 
 def open_late(address: SparkAddress) -> str:
-    """The same for one that asks for a session only after it has been superseded."""
+    """Return the error of an attempt that asks for a session only after it has been superseded."""
     with session_of(address, "late", 3):
         try:
             with session_of(address, "late", 2):
@@ -130,7 +130,7 @@ def open_late(address: SparkAddress) -> str:
 
 
 def lose_spark(address: SparkAddress, begun: Path) -> float:
-    """When a job has failed whose server was killed, and its session is over."""
+    """Return when a job has failed whose server was killed, and its session is over."""
     from pyspark.errors import PySparkException
 
     with suppress(PySparkException), session_of(address, "bereft") as spark:
@@ -158,7 +158,7 @@ def progress_of_jobs(address: SparkAddress) -> dict[str, Any]:
 
 
 def progress_of_rows(address: SparkAddress, place: Path) -> Any:
-    """The rows of a session beside another one."""
+    """Return the reported rows of a session beside another one."""
     with session_of(address, "other rows") as spark:
         spark.range(0, 1000, 1, 2).write.parquet(f"{place}/other")
     store = store_of("rows")
@@ -183,7 +183,7 @@ def progress_of_a_stream(address: SparkAddress, place: Path) -> dict[str, Any]:
 
 
 def write_in_python(address: SparkAddress, path: str) -> None:
-    """Rows that executors make in Python."""
+    """Write rows that executors compute in Python."""
     from pyspark.sql import functions
 
     with session_of(address, "written") as spark:

@@ -1,4 +1,4 @@
-"""Writes a DataFrame whose last partition never ends: `python bulk_driver.py URL`."""
+"""Bulk write whose last partition never ends: `python bulk_driver.py URL`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DataFrames to write, and how."""
+"""DataFrames for bulk writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROWS = 40
 
 
 def task_rows(spark: SparkSession) -> DataFrame:
-    """Ten keys for each of four task instances of a run that is not known."""
+    """Return ten keys for each of four task instances of an unknown run."""
     return spark.range(0, ROWS, numPartitions=2).selectExpr(
         "'imported' AS dag_id",
         "'first' AS run_id",

@@ -1,4 +1,4 @@
-"""An attempt that writes chunks through Spark Connect, and waits in the middle of one."""
+"""Attempt that writes chunks through Spark Connect, and waits in the middle of one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from urllib.parse import quote
 
 import holdfast
-from holdfast.accessor import TaskStore
-from holdfast.spark import chunks
-from holdfast.spark.chunks import write_chunks
+from holdfast.accessor.task_store import TaskStore
+from holdfast.spark.checkpoints import chunks
+from holdfast.spark.checkpoints.chunks import write_chunks
 
 NUMBERS = range(3)
 GATED = 1
 
 
 def remote_of(spark: Any) -> str:
-    """The server that the session is at."""
+    """Return the server of the session."""
     client = spark.client
     return f"sc://{client._builder.endpoint}/;token={quote(client.token, safe='')}"
 
@@ -26,8 +26,8 @@ def remote_of(spark: Any) -> str:
 def write_numbers(
     spark: Any, task_store: TaskStore, out: Path, writer: str, gate: Path | None = None
 ) -> list[str]:
-    """Ten rows for each number, marked with their writer. Half of the rows of one number come only
-    when the gate is there."""
+    """Write ten rows for each number, marked with their writer. Half of the rows of one number are
+    computed only when the gate exists."""
 
     def wait(number: int) -> int:
         while number % 10 >= 5 and gate is not None and not gate.exists():
@@ -50,7 +50,7 @@ def write_as_a_zombie(remote: str, url: str, out: Path, gate: Path, renamed: boo
     from pyspark.sql import SparkSession
 
     if not renamed:
-        chunks.renames = nowhere
+        chunks.renames = without_renames
     spark = SparkSession.builder.remote(remote).create()
     with (
         holdfast.connect(url) as connection,
@@ -59,6 +59,6 @@ def write_as_a_zombie(remote: str, url: str, out: Path, gate: Path, renamed: boo
         write_numbers(spark, attempt.task_store, out, "zombie", gate)
 
 
-def nowhere(spark: Any, path: str) -> bool:
-    """As for object storage, which this machine has no Spark connector for."""
+def without_renames(spark: Any, path: str) -> bool:
+    """Return that the path cannot be renamed, as for object storage without a Spark connector."""
     return False

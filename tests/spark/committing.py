@@ -1,4 +1,4 @@
-"""Writes of task code whose commits are held, run in processes of their own."""
+"""Writes of task code whose commits are held, run in separate processes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attempt import BEGUN, scope_of, session_of
 
-from holdfast.entry import TaskWriter
 from holdfast.errors import SparkBusy
-from holdfast.runner.messages import SparkAddress
-from holdfast.spark import operations
-from holdfast.spark.session import end_earlier_attempts
+from holdfast.model.entry import TaskWriter
+from holdfast.spark.session import operations
+from holdfast.spark.session.address import SparkAddress
+from holdfast.spark.session.session import end_earlier_attempts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,7 +91,7 @@ def end_while_it_commits(address: SparkAddress, name: str, path: str, held: Path
 
 
 def end_by_a_signal(address: SparkAddress, name: str, path: str) -> None:
-    """Write until SIGTERM comes. What PySpark then tells Spark of the write is slow to arrive."""
+    """Write until SIGTERM. The requests of PySpark to Spark about the write are then slow."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with session_of(address, name) as spark:
         stub: Any = spark.client._stub
@@ -106,7 +106,7 @@ def end_by_a_signal(address: SparkAddress, name: str, path: str) -> None:
 
 
 def try_to_begin(address: SparkAddress, name: str, attempt: int, limit: float) -> str:
-    """The error of an attempt that finds an earlier one still running."""
+    """Return the error of an attempt that finds an earlier one still running."""
     operations.LIMIT = limit  # type: ignore[misc]
     try:
         end_earlier_attempts(address, TaskWriter(scope_of(name), attempt), BEGUN)

@@ -1,4 +1,4 @@
-"""The Sparks of the tests here, and processes that use them."""
+"""Spark sessions and servers of the tests, and processes that use them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from multiprocessing.context import ForkServerContext
 from typing import Any, TypeVar
 
 import pytest
+from forks import forks
 from kept import Kept, await_end, kept_server
 from pyspark.sql import SparkSession
 from sparks import CONF, session_on
 
-from forks import forks
-
 R = TypeVar("R")
 
-# Other tests fork this process, and their children do not use what it has open.
+# Other tests fork this process, and their children do not use its open files.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 
@@ -25,14 +24,14 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 def spark(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
-    """A session of each kind."""
+    """Yield a session of each kind."""
     with session_on(request.param, request, tmp_path_factory) as session:
         yield session
 
 
 @pytest.fixture(scope="session")
 def local_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark without a server, as a script has it."""
+    """Yield a classic Spark session, as in a script."""
     place = tmp_path_factory.mktemp("local-spark")
     builder = SparkSession.builder.master("local[2,4]").config(
         map=CONF
@@ -44,10 +43,10 @@ def local_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessi
             "spark.driver.extraJavaOptions": f"-Dderby.system.home={place}",
         }
     )
-    # It lasts longer than the module that asks first, whose own session may be one of Connect.
+    # It outlives the module that asks first, whose own session may be one of Connect.
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
-        patch.chdir(place)  # where its relative paths lead, whichever test uses them
+        patch.chdir(place)  # the base of its relative paths, whichever test uses them
         session = builder.getOrCreate()
     yield session
     session.stop()
@@ -55,14 +54,14 @@ def local_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessi
 
 @pytest.fixture
 def classic_spark(local_spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
-    """The same, in a module whose other tests use sessions of each kind."""
+    """Return a classic session, in a module whose other tests use sessions of each kind."""
     monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
     return local_spark
 
 
 @pytest.fixture(scope="session")
 def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
-    """A local server. Nothing may be left of it at the end."""
+    """Yield a local server; assert that no process of it is left at the end."""
     with kept_server(tmp_path_factory.mktemp("spark")) as server:
         yield server
         processes = server.processes()
@@ -71,14 +70,14 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
 
 @pytest.fixture(scope="session")
 def forking() -> ForkServerContext:
-    """Processes forked from one that has loaded Spark, not from pytest's: that one may fork again
-    for other tests, and may therefore not speak to Spark itself."""
+    """Return a context of processes forked from one that has loaded Spark, not from pytest's: that
+    one may fork again for other tests, and may therefore not use Spark itself."""
     return forks()
 
 
 @pytest.fixture
 def in_process(forking: ForkServerContext) -> Callable[..., Any]:
-    """Calls a function in a process of its own."""
+    """Return a function that calls a function in a separate process."""
 
     def call(function: Callable[..., R], *arguments: Any) -> R:
         with ProcessPoolExecutor(1, mp_context=forking) as pool:

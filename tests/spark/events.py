@@ -1,4 +1,4 @@
-"""A small stream, and the query that writes it."""
+"""Small stream, and the query that writes it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from holdfast.accessor import AssetStore
-from holdfast.spark.batch import Batch
-from holdfast.spark.streaming import foreach_batch
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.spark.streams.batch import Batch
+from holdfast.spark.streams.streaming import foreach_batch
 
 
 class Events(NamedTuple):
-    """Files of events, one to a batch, and what a query makes of them."""
+    """Files of events, one per batch, and the output of a query."""
 
     spark: SparkSession
     place: Path
@@ -44,13 +44,13 @@ class Events(NamedTuple):
             try:
                 return writer.start()
             except PySparkException as error:
-                # Spark's server waits for its Python process for ten seconds, whoever else is busy.
+                # Spark's server waits ten seconds for its Python process, whatever the load.
                 if "failed to connect back" not in str(error):
                     raise
         return writer.start()
 
     def calls(self) -> list[int]:
-        """The batches that were written, again and again where they were."""
+        """Return the written batches, with repetitions."""
         return [int(line) for line in (self.place / "calls").read_text().split()]
 
     def written(self) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""A process that keeps a Spark server, as the runner's does: `python keeper.py STARTUP`."""
+"""Process that keeps a Spark server, as the runner's does: `python keeper.py STARTUP`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from threading import Thread
 import msgspec
 
 from holdfast.errors import SparkUnavailable
-from holdfast.runner.messages import SparkAddress, SparkStartup
-from holdfast.spark.server import serve
+from holdfast.spark.session.address import SparkAddress, SparkStartup
+from holdfast.spark.session.server import serve
 
 
 def tell(address: SparkAddress) -> None:
@@ -19,7 +19,7 @@ def tell(address: SparkAddress) -> None:
 
 
 def end_with_the_tests() -> None:
-    """Whoever started this holds the other end of its input."""
+    """End when the test process closes its end of the input."""
     sys.stdin.read()
     os.killpg(0, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""Spark servers under a keeper, and what is left of them."""
+"""Spark servers under a keeper, and their processes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from holdfast.run import Process
-from holdfast.runner.messages import SparkAddress, SparkStartup
+from holdfast.model.run import Process
+from holdfast.spark.session.address import SparkAddress, SparkStartup
 
 KEEPER = Path(__file__).with_name("keeper.py")
 
 
 @dataclass
 class Kept:
-    """A keeper's process and the address of its server."""
+    """Keeper's process and the address of its server."""
 
     keeper: subprocess.Popen[str]
     address: SparkAddress
 
     def processes(self) -> list[psutil.Process]:
-        """The server's, and all that it has started."""
+        """Return the processes of the server, and all that it has started."""
         return psutil.Process(self.keeper.pid).children(recursive=True)
 
 
@@ -41,7 +41,7 @@ def kept_server(
     conf: dict[str, str] | None = None,
     runner: Process | None = None,
 ) -> Iterator[Kept]:
-    """A server until the end of the block, when its whole group is killed."""
+    """Yield a server; kill its whole process group at the end."""
     with start_keeper(directory, master=master, conf=conf, runner=runner) as keeper:
         try:
             assert keeper.stdout is not None
@@ -71,7 +71,7 @@ def start_keeper(
 
 
 def await_end(processes: list[psutil.Process], seconds: float = 10) -> list[psutil.Process]:
-    """Those that still run after that time."""
+    """Return the processes that still run after that time."""
     return psutil.wait_procs(processes, timeout=seconds)[1]
 
 

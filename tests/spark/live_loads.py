@@ -1,4 +1,4 @@
-"""Loads from a PostgreSQL table while others change it; `python live_loads.py JDBC_URL DIRECTORY`.
+"""Loads from a PostgreSQL table with concurrent changes: `python live_loads.py JDBC_URL DIRECTORY`.
 
 Prints, for each load, the rows that each of its two sinks has.
 """
@@ -30,7 +30,7 @@ def main(url: str, directory: str) -> None:
         asset = connection.asset_store(name="orders", declare=True)
         stop = Path(directory, "stop")
         for number in range(LOADS + 1):
-            if number == LOADS:  # the last load is of a table at rest
+            if number == LOADS:  # the table no longer changes during the last load
                 stop.touch()
                 while not Path(directory, "stopped").exists():
                     pass

@@ -1,4 +1,4 @@
-"""Incremental loads into a table that has one part for each load."""
+"""Incremental loads into a table with one part for each load."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = "id long, at long"
 
 
 class Table:
-    """What loads have written; a load that begins where another one failed replaces its rows."""
+    """Rows that loads have written; one that starts where another failed replaces its rows."""
 
     def __init__(self) -> None:
         self.parts: dict[str, list[Row]] = {}

@@ -1,4 +1,4 @@
-"""Loads read by a JVM whose locale is not of UTF-8; `LC_ALL=C python plain_locale.py HOME PATH`.
+"""Loads read by a JVM whose locale is not UTF-8: `LC_ALL=C python plain_locale.py HOME PATH`.
 
 Prints the rows, or the error.
 """

@@ -1,4 +1,4 @@
-"""A store and the workers' storage, in which one of everything can be planted."""
+"""Store and workers' storage with one object of each kind, for reconcile."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast import commands as c
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import as_reference
 from holdfast.settings import ObjectStore
-from holdfast.stores.offload import OffloadStore
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.store import OffloadStore
 from holdfast.stores.sql import SqlStore
-from holdfast.value import as_reference
 
 ANNA = ApiWriter("anna")
 LOAD = TaskScope("etl", "monday", "load")
 ORDERS = AssetScope(name="orders")
 LONG = AssetScope(name="s3://lake/" + "x" * 300)
-"""Its name is too long for a path."""
+"""A scope whose name is too long for a path."""
 
 
 @dataclass
 class Planted:
-    """Each method plants one thing and answers with the reference to its object."""
+    """Each method creates one object or reference, and returns the reference."""
 
     store: SqlStore
     backend: ObjectStoreBackend
@@ -56,12 +55,12 @@ class Planted:
 
     def reserved(self, key: str, text: str) -> str:
         reference = self.orphan(LOAD, key, text)
-        self.store.execute(pc.ReserveObjects(LOAD, ((key, as_reference(reference), "mine"),), ANNA))
+        self.store.execute(c.ReserveObjects(LOAD, ((key, as_reference(reference), "mine"),), ANNA))
         return reference
 
     def queued(self, key: str, text: str) -> str:
         reference = self.orphan(LOAD, key, text)
-        self.store.execute(pc.QueueObjects(((LOAD, key, as_reference(reference)),)))
+        self.store.execute(c.QueueObjects(((LOAD, key, as_reference(reference)),)))
         return reference
 
     def orphan(self, scope: StoreScope, key: str, text: str) -> str:
@@ -75,7 +74,7 @@ class Planted:
         return reference
 
     def place(self, scope: StoreScope, key: str, text: str) -> str:
-        reference = self.backend.place(scope, key, text.encode())
+        reference = self.backend.reference_for(scope, key, text.encode())
         assert reference is not None
         return reference
 

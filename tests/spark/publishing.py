@@ -1,4 +1,4 @@
-"""Publishers in processes of their own, which are killed or stopped at a chosen step."""
+"""Publishers in separate processes, which are killed or stopped at a chosen step."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def publish_disturbed(
 
 
 def unable(opened: int, target: str) -> None:
-    """What a file system says that cannot swap two directories."""
+    """Raise the error of a file system that cannot swap two directories."""
     raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), target)
 
 

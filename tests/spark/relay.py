@@ -1,4 +1,4 @@
-"""A TCP port that leads to a socket file, for drivers that only speak TCP."""
+"""TCP port that forwards to a Unix socket, for drivers that only support TCP."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
             shutil.copyfileobj(reader, writer)
             target.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # one of the two has gone
+            pass  # one of the two has closed

@@ -1,4 +1,4 @@
-"""Ways in which people write the rows of a load: each ends with all of them in one directory."""
+"""Ways in which users write the rows of a load: each ends with all of them in one directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = "id long, at timestamp"
 
 
 class Writing(NamedTuple):
-    """What a shape has at hand."""
+    """Arguments of a shape."""
 
     spark: SparkSession
     load: Load
@@ -39,7 +39,7 @@ class Writing(NamedTuple):
         return name
 
     def insert(self, query: str) -> None:
-        """The way to write SQL that needs no catalog."""
+        """Insert the rows with SQL that needs no catalog."""
         into = f"insert overwrite directory '{self.target}' using parquet"
         self.spark.sql(f"{into} {query}")
 
@@ -217,7 +217,7 @@ def each_row_then_written(w: Writing) -> None:
 
 @shape
 def rdd(w: Writing) -> None:
-    """Only classic Spark has it."""
+    """Write through an RDD, which only classic Spark has."""
     if hasattr(type(w.df), "_jdf") or hasattr(w.df, "_jdf"):
         w.save(w.spark.createDataFrame(w.df.rdd.map(tuple), COLUMNS))
     else:
@@ -390,7 +390,7 @@ def _exhaust(rows: Iterator[Any]) -> None:
 
 
 def save(load: Load, root: str) -> None:
-    """A shape of its own: the load writes itself, where no other shape has left something."""
+    """Save the load without a function, unless another shape has written something."""
     directory = f"{root}/{load.name}"
     if manifest_of(directory) is None:
         shutil.rmtree(directory, ignore_errors=True)

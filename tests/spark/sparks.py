@@ -1,4 +1,4 @@
-"""The Sparks that tests run on, started once for all processes of a test run.
+"""Spark servers of the tests, started once for all processes of a test run.
 
 `python sparks.py KIND DIRECTORY OWNER` keeps one until the process OWNER has ended.
 """
@@ -24,7 +24,7 @@ import msgspec
 import psutil
 from kept import kept_server
 
-from holdfast.runner.messages import SparkAddress
+from holdfast.spark.session.address import SparkAddress
 
 if TYPE_CHECKING:
     import pytest
@@ -34,7 +34,7 @@ EXECUTOR_PACKAGES = ("numpy", "pandas", "pyarrow", "grpcio-status", "zstandard")
 
 
 def bare_python(directory: Path) -> Path:
-    """A Python with what PySpark needs on an executor, and nothing of ours."""
+    """Return a Python with the requirements of PySpark on an executor, and without Holdfast."""
     venv.create(directory, with_pip=False, symlinks=True)
     [packages] = directory.glob("lib/python*/site-packages")
     for distribution in _with_requirements(EXECUTOR_PACKAGES):
@@ -65,14 +65,14 @@ CONF = {
 
 @contextmanager
 def connect(directory: Path) -> Iterator[SparkAddress]:
-    """A Connect server on a Spark of its own."""
+    """Start a Connect server on its own Spark."""
     with kept_server(directory, master="local[2,4]", conf=CONF) as kept:
         yield kept.address
 
 
 @contextmanager
 def cluster(directory: Path) -> Iterator[SparkAddress]:
-    """A Connect server whose executors are a cluster's, with a Python that has nothing of ours."""
+    """Start a Connect server on a cluster whose executors have a Python without Holdfast."""
     from standalone import standalone_cluster
 
     python = bare_python(directory / "python")
@@ -90,7 +90,7 @@ _keepers: list[subprocess.Popen[bytes]] = []
 
 
 def shared(kind: str, directory: Path, owner: int) -> SparkAddress:
-    """The address of the Spark of that kind; whoever asks first starts it."""
+    """Return the address of the Spark of that kind; the first caller starts it."""
     place = directory / kind
     place.mkdir(parents=True, exist_ok=True)
     told = place / "address.json"
@@ -117,14 +117,14 @@ def shared(kind: str, directory: Path, owner: int) -> SparkAddress:
 def session_on(
     kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
-    """A session in this process, in a server, or on a cluster whose executors have a Python
-    without Holdfast. What a test module defines travels with its functions, as a DAG file's does.
-    """
+    """Yield a session in this process, in a server, or on a cluster whose executors have a Python
+    without Holdfast. Definitions of a test module are pickled by value with its functions, as those
+    of a DAG file."""
     import pytest
     from pyspark import cloudpickle
     from pyspark.sql import SparkSession
 
-    from holdfast.spark.session import connection_string
+    from holdfast.spark.session.session import connection_string
 
     cloudpickle.register_pickle_by_value(request.module)
     try:
@@ -143,7 +143,7 @@ def session_on(
 
 
 def connect_address(kind: str, tmp_path_factory: pytest.TempPathFactory) -> SparkAddress:
-    """Where the server of that kind is, which all processes of a test run share."""
+    """Return the address of the server of that kind, which all processes of a test run share."""
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     base = tmp_path_factory.getbasetemp()
     return shared(
@@ -165,5 +165,5 @@ def keep(kind: str, directory: Path, owner: int) -> None:
 
 if __name__ == "__main__":
     # Not by PYTHONPATH, which the executors would have, too.
-    sys.path.append(str(Path(__file__).parents[1]))
+    sys.path.append(str(Path(__file__).parents[1] / "support"))
     keep(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

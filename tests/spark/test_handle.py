@@ -1,4 +1,4 @@
-"""Handles in plain processes: what they read, write and refuse, and how long they are good."""
+"""Handles in plain processes: reads, writes, errors and validity."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 import holdfast
-from holdfast import NEVER_EXPIRE, Connection, paging
-from holdfast.authority import Role, TaskIdentity, UserIdentity
-from holdfast.command import RegisterTask, StartAttempt
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast import NEVER_EXPIRE, Connection
+from holdfast.access.identity import TaskIdentity, UserIdentity
+from holdfast.commands import RegisterTask, StartAttempt, paging
 from holdfast.errors import (
     Forbidden,
     InvalidInput,
@@ -37,16 +36,18 @@ from holdfast.errors import (
     UnknownAsset,
     VersionConflict,
 )
-from holdfast.plain import MOST_LISTED
-from holdfast.scope import TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.role import Role
+from holdfast.model.scope import TaskScope
+from holdfast.model.value import as_reference, decode, encode
+from holdfast.portable import handle as module
+from holdfast.portable.handle import TaskHandle
+from holdfast.portable.json_rules import MOST_LISTED
+from holdfast.portable.transport import Endpoint, shared
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Settings, load
-from holdfast.spark import handle as module
-from holdfast.spark.endpoint import job_endpoint
-from holdfast.spark.handle import TaskHandle
-from holdfast.stores.memory import MemoryStore
-from holdfast.transport import Endpoint, shared
-from holdfast.value import as_reference, decode, encode
+from holdfast.spark.handles import job_endpoint
+from holdfast.testing.model import MemoryStore
 
 TASK = ("sales", "monday", "load")
 INTENT = "5d0f9d0e-7d0c-4c39-9f3a-3f7f0d9b6a11"
@@ -61,13 +62,13 @@ def connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Conn
 
 @pytest.fixture
 def served(connection: Connection) -> Iterator[EmbeddedServer]:
-    """A server for those who come with a token."""
+    """Yield a server for clients with a token."""
     server = EmbeddedServer(connection.store, load())
     yield server
     server.close()
 
 
-def test_a_handle_lists_more_entries_than_a_server_gives_at_once(connection: Connection) -> None:
+def test_a_handle_lists_more_entries_than_a_page(connection: Connection) -> None:
     store = connection.task_store(*TASK)
     store.set_many({f"{number:04}": number for number in range(2 * MOST_LISTED)})
     declared = connection.asset_store(name="orders", declare=True)
@@ -77,7 +78,7 @@ def test_a_handle_lists_more_entries_than_a_server_gives_at_once(connection: Con
     assert declared.handle().items() == declared.items()
 
 
-def test_a_handle_lists_larger_values_than_a_server_gives_at_once(
+def test_a_handle_lists_larger_values_than_a_page(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paging, "LARGEST_PAGE", 50)
@@ -87,7 +88,7 @@ def test_a_handle_lists_larger_values_than_a_server_gives_at_once(
     assert store.handle().items() == store.items()
 
 
-def test_a_handle_of_a_task_store_is_that_store(connection: Connection) -> None:
+def test_a_handle_of_a_task_store_reads_and_writes_that_store(connection: Connection) -> None:
     store = connection.task_store(*TASK)
     handle = store.handle()
 
@@ -119,7 +120,7 @@ def test_a_handle_of_a_task_store_is_that_store(connection: Connection) -> None:
     assert handle.entry("missing") is None
 
 
-def test_a_handle_of_an_asset_store_is_that_store(connection: Connection) -> None:
+def test_a_handle_of_an_asset_store_reads_and_writes_that_store(connection: Connection) -> None:
     store = connection.asset_store(name="orders", uri="s3://lake/orders", declare=True)
     handle = store.handle()
 
@@ -149,7 +150,7 @@ def test_staged_writes_of_an_attempts_handle_wait_for_its_success(connection: Co
     assert (entry.value, entry.writer) == (7, TaskWriter(TaskScope(*TASK)))
 
 
-def test_a_handle_is_good_while_its_attempt_lives_however_old_it_is(
+def test_a_handle_is_valid_while_its_attempt_is_live(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST__API__TOKEN_LIFETIME", "1s")
@@ -165,7 +166,7 @@ def test_a_handle_is_good_while_its_attempt_lives_however_old_it_is(
     assert connection.task_store(*TASK).get("part") == 1
 
 
-def test_a_newer_attempt_ends_the_handles_of_the_older(connection: Connection) -> None:
+def test_a_newer_attempt_invalidates_the_handles_of_the_older_one(connection: Connection) -> None:
     store = connection.task_store(*TASK)
     older = store.attempt().__enter__().task_store.handle()
     newer = store.attempt().__enter__().task_store.handle()
@@ -177,7 +178,7 @@ def test_a_newer_attempt_ends_the_handles_of_the_older(connection: Connection) -
     assert store.get("part") == 2
 
 
-def test_a_handle_has_its_own_store_and_no_other(connection: Connection) -> None:
+def test_a_handle_accesses_only_its_own_store(connection: Connection) -> None:
     other = connection.task_store("sales", "monday", "report").handle()
     with connection.task_store(*TASK).attempt() as attempt:
         handle = attempt.task_store.handle()
@@ -193,7 +194,7 @@ def test_an_unknown_asset_gets_no_handle(connection: Connection) -> None:
         connection.asset_store(name="orderz").handle()
 
 
-def test_a_package_that_is_missing_is_named(
+def test_the_error_for_a_missing_package_names_it(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = connection.task_store(*TASK)
@@ -226,7 +227,7 @@ HANDLE = TaskHandle(
 
 
 @given(json_values)
-def test_a_value_is_kept_as_every_store_keeps_it(value: Any) -> None:
+def test_a_value_is_stored_as_by_every_store(value: Any) -> None:
     text = HANDLE._text("k", value)
 
     assert decode(text) == decode(encode(value)) == HANDLE._value("k", text) == value
@@ -235,13 +236,13 @@ def test_a_value_is_kept_as_every_store_keeps_it(value: Any) -> None:
 @pytest.mark.parametrize(
     "value", [{"__holdfast_ref__": "s3://b/k"}, {"__holdfast_value__": 1}, {"a": {"a": 1}}]
 )
-def test_a_value_that_looks_like_a_reference_is_none(value: Any) -> None:
+def test_a_value_that_looks_like_a_reference_is_not_one(value: Any) -> None:
     assert HANDLE._text("k", value) == encode(value)
     assert HANDLE._value("k", encode(value)) == value
 
 
-def test_a_value_that_is_kept_elsewhere_is_told() -> None:
-    with pytest.raises(NotSupported, match="`k` of task sales/monday/load is kept elsewhere"):
+def test_an_offloaded_value_is_an_error() -> None:
+    with pytest.raises(NotSupported, match="`k` of task sales/monday/load is offloaded to"):
         HANDLE._value("k", as_reference("s3://bucket/key"))
 
 
@@ -259,7 +260,7 @@ def test_a_value_that_is_kept_elsewhere_is_told() -> None:
         (timedelta(1), InvalidType, "total_seconds"),
     ],
 )
-def test_what_is_no_value_is_refused_before_it_is_sent(
+def test_an_invalid_value_is_refused_before_it_is_sent(
     value: Any, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message) as caught:
@@ -272,15 +273,15 @@ def test_what_is_no_value_is_refused_before_it_is_sent(
     ("key", "kind"),
     [(7, InvalidType), ("", InvalidInput), ("a\nb", InvalidInput), ("\ud800", InvalidInput)],
 )
-def test_what_is_no_key_is_refused(connection: Connection, key: Any, kind: type[Exception]) -> None:
+def test_an_invalid_key_is_refused(connection: Connection, key: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind, match="key"):
         connection.task_store(*TASK).handle().set(key, 1)
 
 
-def test_what_is_no_retention_is_refused_before_it_is_sent() -> None:
+def test_an_invalid_retention_is_refused_before_it_is_sent() -> None:
     with pytest.raises(InvalidType, match=r"timedelta\(days=7\)"):
         HANDLE.set("k", 1, retention=7)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="gone at once"):
+    with pytest.raises(InvalidInput, match="expire at once"):
         HANDLE.batch(retention=timedelta(0))
 
 
@@ -303,7 +304,7 @@ def test_a_handle_connects_when_it_is_first_used(connection: Connection) -> None
     assert len(transport._idle) == 1
 
 
-def test_no_more_than_a_few_endpoints_stay_connected(connection: Connection) -> None:
+def test_the_number_of_connected_endpoints_is_bounded(connection: Connection) -> None:
     first = connection.task_store(*TASK).handle()
     first.set("k", 0)
     transport = shared(first._endpoint)
@@ -349,7 +350,7 @@ def test_a_batch_is_sent_when_it_is_large_or_has_waited(
     assert after_a_while == ["first", "large", "second"]
 
 
-def test_the_last_value_of_a_key_in_a_batch_stands(connection: Connection) -> None:
+def test_the_last_value_of_a_key_in_a_batch_is_written(connection: Connection) -> None:
     store = connection.task_store(*TASK)
 
     with store.handle().batch() as batch:
@@ -359,7 +360,7 @@ def test_the_last_value_of_a_key_in_a_batch_stands(connection: Connection) -> No
     assert store.items() == [("part", 2)]
 
 
-def test_a_batch_that_cannot_be_sent_raises_and_keeps_what_it_has(connection: Connection) -> None:
+def test_a_batch_that_cannot_be_sent_raises_and_keeps_its_entries(connection: Connection) -> None:
     with connection.task_store(*TASK).attempt() as attempt:
         batch = attempt.task_store.handle().batch()
     batch.set("part", 1)
@@ -379,7 +380,7 @@ def test_a_block_that_fails_sends_nothing_more(connection: Connection) -> None:
     assert store.keys() == []
 
 
-def test_a_handle_works_where_nothing_of_ours_is_installed(connection: Connection) -> None:
+def test_a_handle_works_without_holdfast_installed(connection: Connection) -> None:
     store = connection.task_store(*TASK)
     handle = store.handle()
 
@@ -424,12 +425,13 @@ def test_handles_of_one_process_share_a_connection_in_each_copy_of_the_module(
 
 
 def _elsewhere(handle: TaskHandle) -> Any:
-    """As after a journey to another process and back: copies of its own code."""
+    """Return copies with their own code, as after pickling to another process and back."""
     travelled = "lambda handle, shared: lambda: shared(handle._endpoint)"
     return eval(travelled)(handle, shared)
 
 
-def test_a_handle_waits_for_a_server_that_is_away(
+@pytest.mark.full
+def test_a_handle_waits_for_an_unavailable_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -448,7 +450,7 @@ def test_a_handle_waits_for_a_server_that_is_away(
         assert again.task_store(*TASK).get("part") == 1
 
 
-def test_a_handle_whose_program_has_ended_says_what_to_do(
+def test_the_error_of_a_handle_whose_program_has_ended_has_a_hint(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST__CORE__RETRY_WINDOW", "0")
@@ -463,14 +465,14 @@ def test_a_handle_whose_program_has_ended_says_what_to_do(
 
 
 @pytest.mark.parametrize("url", ["host:8793", "ftp://host", "http://host/?a=1", "http://me@host"])
-def test_an_address_that_cannot_be_one_is_refused_at_the_start(url: str) -> None:
+def test_an_invalid_address_is_refused_at_the_start(url: str) -> None:
     with pytest.raises(InvalidSettings, match=r"api\.advertise_url may not be") as caught:
         load(environ={"HOLDFAST__API__ADVERTISE_URL": url})
 
     assert "http://host:8793" in caught.value.hint
 
 
-def test_a_handle_is_told_the_address_that_is_advertised(
+def test_a_handle_has_the_advertised_address(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST__API__PORT", "0")
@@ -486,7 +488,7 @@ def over_http(served: EmbeddedServer, token: str) -> Connection:
     return holdfast.connect(served.url, token=token)
 
 
-def test_a_persons_handle_over_http_holds_less_than_their_token(
+def test_the_handle_of_a_user_over_http_has_fewer_permissions_than_their_token(
     connection: Connection, served: EmbeddedServer
 ) -> None:
     connection.asset_store(name="orders", declare=True)
@@ -516,7 +518,7 @@ def test_a_viewer_gets_no_handle(connection: Connection, served: EmbeddedServer)
         remote.task_store(*TASK).handle()
 
 
-def test_a_worker_of_ones_own_gives_its_attempts_stores(
+def test_a_custom_worker_gives_stores_to_its_attempts(
     connection: Connection, served: EmbeddedServer
 ) -> None:
     connection.asset_store(name="orders", declare=True)

@@ -1,4 +1,4 @@
-"""Handles of stores whose values a worker-side backend keeps."""
+"""Handles of stores whose values are offloaded by a worker-side backend."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from pyspark import cloudpickle
 
 import holdfast
 from holdfast import Connection
-from holdfast.command import Get
+from holdfast.commands import Get
 from holdfast.errors import BackendFailed, MissingDependency, NotSupported
-from holdfast.scope import TaskScope
+from holdfast.model.scope import TaskScope
+from holdfast.stores.offload.contract import entries_of
 
 TASK = ("sales", "monday", "load")
 SETTINGS = """
@@ -59,9 +60,7 @@ def in_another_process(work: Callable[[], Any], *prepared: str) -> str:
     return ended.stdout.decode()
 
 
-def test_a_handle_puts_values_where_the_task_puts_them(
-    connection: Connection, tmp_path: Path
-) -> None:
+def test_a_handle_offloads_values_as_the_task_does(connection: Connection, tmp_path: Path) -> None:
     store = connection.task_store(*TASK)
     store.set("before", "written by the task")
     handle = store.handle()
@@ -78,7 +77,7 @@ def test_a_handle_puts_values_where_the_task_puts_them(
     assert said == "('written by the task', ['batched', 'before', 'large', 'small'])\n"
     assert store.get("large") == "x" * 100
     assert store.get("batched") == ["y" * 100]
-    assert "xxx" not in str(connection.store.inline.execute(Get(TaskScope(*TASK), "large")))
+    assert "xxx" not in str(entries_of(connection.store).execute(Get(TaskScope(*TASK), "large")))
     assert len(list(tmp_path.rglob("objects/**/*.json"))) == 3
 
 
@@ -99,7 +98,7 @@ def test_a_handle_reads_below_the_former_urls_and_nowhere_else(
         assert in_another_process(lambda: own.get("k")) == "x" * 100 + "\n"
 
 
-def test_where_holdfast_is_not_installed_the_handle_says_so(connection: Connection) -> None:
+def test_the_error_of_a_handle_without_holdfast_installed_says_so(connection: Connection) -> None:
     handle = connection.task_store(*TASK).handle()
 
     def use() -> str:
@@ -130,7 +129,7 @@ class Files(BaseStoreBackend):
 """
 
 
-def test_what_overwrites_in_place_is_staged_by_the_task_alone(
+def test_only_the_task_stages_values_that_are_overwritten_in_place(
     connect: Callable[[str], Connection], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "files_backend.py").write_text(BACKEND)

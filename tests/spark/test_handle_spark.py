@@ -17,10 +17,11 @@ from pyspark.sql import functions as F
 
 import holdfast
 from holdfast import Connection
-from holdfast.accessor import AssetStore, TaskStore
-from holdfast.entry import TaskWriter
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import KINDS, HoldfastError, InvalidInput, StaleAttempt, VersionConflict
-from holdfast.scope import TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import TaskScope
 
 TASK = ("sales", "monday", "load")
 
@@ -43,7 +44,8 @@ def asset_store(connection: Connection) -> AssetStore:
     return connection.asset_store(name="orders", declare=True)
 
 
-def test_every_kind_of_function_has_the_stores(
+@pytest.mark.full
+def test_every_kind_of_function_can_use_the_stores(
     spark: SparkSession, task_store: TaskStore, asset_store: AssetStore
 ) -> None:
     task_store.set("offset", 1000)
@@ -107,10 +109,10 @@ def test_the_tasks_of_a_python_worker_share_one_connection(
     )
 
     assert {row.connections for row in found} == {1}
-    assert len({row.last for row in found}) == len({row.worker for row in found}) <= 2
+    assert len({row.last for row in found}) == len({row.worker for row in found}) < 8
 
 
-def test_a_partition_that_fails_and_is_tried_again_leaves_the_right_state(
+def test_a_retried_partition_leaves_the_right_state(
     spark: SparkSession, task_store: TaskStore, asset_store: AssetStore
 ) -> None:
     own, orders = task_store.handle(), asset_store.handle()
@@ -147,6 +149,7 @@ def test_an_error_of_a_handle_is_shown_where_the_query_is(
         spark.range(1).mapInArrow(write, "id long").collect()
 
 
+@pytest.mark.full
 def test_a_function_catches_errors_by_the_classes_of_its_file(
     spark: SparkSession, task_store: TaskStore
 ) -> None:
@@ -203,6 +206,7 @@ def test_a_function_catches_errors_by_the_classes_that_it_imports_itself(
     assert task_store.keys() == [*caught, "k"]
 
 
+@pytest.mark.full
 def test_there_is_one_class_of_each_error_in_an_executor(
     spark: SparkSession, task_store: TaskStore
 ) -> None:
@@ -232,14 +236,14 @@ def test_there_is_one_class_of_each_error_in_an_executor(
     assert len({row.known for row in found}) == 1
 
 
-def test_an_error_comes_back_from_an_executor_as_the_class_it_was(
+def test_an_error_from_an_executor_keeps_its_class(
     spark: SparkSession, connection: Connection
 ) -> None:
     with connection.task_store(*TASK).attempt() as attempt:
         handle = attempt.task_store.handle()
 
     class Refused(HoldfastError):
-        """A class of the pipeline's own."""
+        """A class of the pipeline."""
 
         code = "refused"
 
@@ -261,7 +265,7 @@ def test_an_error_comes_back_from_an_executor_as_the_class_it_was(
     assert (own.message, own.hint, own.code) == ("mine", "look", "refused")
 
 
-def test_an_executor_that_is_killed_costs_its_tasks_nothing_but_time(
+def test_tasks_of_a_killed_executor_are_only_delayed(
     spark: SparkSession, task_store: TaskStore, request: pytest.FixtureRequest
 ) -> None:
     if request.node.callspec.params["spark"] != "cluster":
@@ -287,7 +291,7 @@ def task() -> Any:
 
 
 def kill_executor() -> None:
-    """The JVM, which is the parent of the daemon that forked this worker."""
+    """Kill the JVM, which is the parent of the daemon that forked this worker."""
     import signal
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Two copies of one partition that write at the same time, as Spark runs them with speculation."""
+"""Speculative execution: two copies of one partition that write at the same time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql import Row, SparkSession
 from sparks import CONF, bare_python
+from standalone import standalone_cluster
 
 import holdfast
-from standalone import standalone_cluster
 
 SPECULATION = {
     "spark.speculation": "true",
@@ -55,11 +55,11 @@ def load(directory: Path, master: str) -> dict[str, Any]:
     return found
 
 
-def test_speculative_copies_leave_what_one_would(
+def test_speculative_copies_leave_the_same_state_as_one(
     tmp_path: Path, in_process: Callable[..., Any]
 ) -> None:
     with standalone_cluster(tmp_path / "cluster") as cluster:
-        # Another host as far as Spark can tell: a copy never runs on the host of the original.
+        # Another host for Spark: a copy never runs on the host of the original.
         cluster.start_worker(cores=2, host="localhost")
         found = in_process(load, tmp_path, cluster.master)
 

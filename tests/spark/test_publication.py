@@ -1,4 +1,4 @@
-"""Directories that are published by a rename, by processes that are killed, stopped or too late."""
+"""Publication of directories by rename, by processes that are killed, stopped or late."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any
 
 import psutil
 import pytest
+from forks import forks
 from publishing import publish_copy, publish_disturbed, run_together, unable
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
-from forks import forks
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.spark import publication
 from holdfast.spark.publication import (
@@ -36,7 +36,8 @@ IDS = range(6)
 
 @pytest.fixture(scope="module")
 def sources(local_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """What Spark wrote: the same ids, in several files and partitions, from two writers."""
+    """Return directories written by Spark: the same ids, in several files and partitions, from two
+    writers."""
     place = tmp_path_factory.mktemp("sources")
     for name in ("first", "second"):
         rows = local_spark.range(len(IDS)).selectExpr("id", "id % 2 AS part", f"'{name}' AS writer")
@@ -46,12 +47,12 @@ def sources(local_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """The directory of many cases, which Spark reads together."""
+    """Return the directory of many cases, which Spark reads together."""
     return tmp_path / "root"
 
 
 def rows_of(spark: SparkSession, root: Path) -> dict[int, dict[str, list[int]]]:
-    """What a plain read sees: in each case, the ids by writer."""
+    """Return the rows of a plain read: in each case, the ids by writer."""
     if not any(root.glob("case=*/chunk=*")):
         return {}
     found: dict[int, dict[str, list[int]]] = {}
@@ -90,7 +91,7 @@ def test_the_same_edition_is_not_written_again(sources: dict[str, Path], root: P
 
 @pytest.mark.parametrize("exchanges", [True, False], ids=["exchange", "two renames"])
 @pytest.mark.parametrize("before", ["another edition", "no manifest", "nothing in it", "a file"])
-def test_what_is_of_another_edition_is_replaced_whole(
+def test_another_edition_is_replaced_as_a_whole(
     before: str,
     exchanges: bool,
     local_spark: SparkSession,
@@ -117,7 +118,9 @@ def test_what_is_of_another_edition_is_replaced_whole(
     assert os.listdir(base) == ["chunk=a"]
 
 
-def test_a_write_that_fails_leaves_what_was_there(sources: dict[str, Path], tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_previous_edition(
+    sources: dict[str, Path], tmp_path: Path
+) -> None:
     publish_copy(tmp_path, sources["first"], "old")
 
     def fail(draft: str) -> None:
@@ -197,13 +200,14 @@ def prepared(root: Path, step: int, occupied: bool, sources: dict[str, Path]) ->
     return base
 
 
+@pytest.mark.full
 @pytest.mark.chaos
 @pytest.mark.parametrize(
     ("occupied", "exchanges"),
     [(False, True), (True, True), (True, False)],
     ids=["new", "replaced", "replaced by two renames"],
 )
-def test_killed_at_each_step_a_retry_ends_as_if_nothing_had_happened(
+def test_a_retry_after_a_kill_at_any_step_ends_as_if_nothing_had_happened(
     occupied: bool,
     exchanges: bool,
     local_spark: SparkSession,
@@ -243,7 +247,7 @@ def test_killed_at_each_step_a_retry_ends_as_if_nothing_had_happened(
 
 @pytest.fixture
 def stopped() -> Iterator[list[Any]]:
-    """Processes that a test has stopped; none outlives it."""
+    """Yield a list of processes that a test has stopped; kill them at the end."""
     processes: list[Any] = []
     yield processes
     for process in processes:
@@ -251,10 +255,11 @@ def stopped() -> Iterator[list[Any]]:
         process.join()
 
 
+@pytest.mark.full
 @pytest.mark.chaos
 @pytest.mark.parametrize("edition", ["old", "new"])
 @pytest.mark.parametrize("occupied", [False, True], ids=["new", "replaced"])
-def test_stopped_at_each_step_and_woken_after_its_successor_a_process_undoes_nothing(
+def test_a_process_stopped_at_any_step_and_resumed_after_its_successor_undoes_nothing(
     occupied: bool,
     edition: str,
     local_spark: SparkSession,
@@ -268,7 +273,7 @@ def test_stopped_at_each_step_and_woken_after_its_successor_a_process_undoes_not
     for step in count(1):
         base = prepared(root, step, occupied, sources)
         current.write_text(edition)
-        # An old one has its content from the first source, as if it had been another.
+        # An old one has its content from the first source, as if it were another writer.
         process = disturb(*(step, signal.SIGSTOP, True, base, sources["first"], edition, current))
         stopped.append(process)
         ended = wait_until_stopped(process)
@@ -294,7 +299,7 @@ def test_stopped_at_each_step_and_woken_after_its_successor_a_process_undoes_not
 
 
 def wait_until_stopped(process: Any) -> bool:
-    """True where it came to its end without being stopped."""
+    """Wait until it is stopped, and return False; return True if it has ended before."""
     with suppress(psutil.NoSuchProcess):
         while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
             if not process.is_alive():
@@ -304,7 +309,7 @@ def wait_until_stopped(process: Any) -> bool:
 
 
 @pytest.mark.parametrize("occupied", [False, True], ids=["new", "replaced"])
-def test_of_several_that_publish_one_edition_together_one_is_seen_and_stays(
+def test_one_of_several_concurrent_publications_of_an_edition_is_visible_and_stays(
     occupied: bool, local_spark: SparkSession, sources: dict[str, Path], root: Path
 ) -> None:
     bases = [prepared(root, number, occupied, sources) for number in range(1, 31)]
@@ -349,16 +354,16 @@ def test_a_writer_whose_draft_another_edition_has_removed_fails(
 ) -> None:
     def overtaken(draft: str) -> None:
         publish_copy(tmp_path, sources["second"], "new")
-        # As a Spark job does that knows only the path: it makes the directory again.
+        # As a Spark job that knows only the path: it creates the directory again.
         shutil.copytree(sources["first"], draft)
 
-    with pytest.raises(Conflict, match="another writer has replaced"):
+    with pytest.raises(Conflict, match="another writer replaced"):
         publish(overtaken, f"{tmp_path}/chunk=a", edition="old", manifest={})
 
     assert manifest_of(f"{tmp_path}/chunk=a") == {"edition": "new", "source": "second"}
 
 
-def test_a_writer_whose_edition_another_has_published_is_content(
+def test_a_writer_whose_edition_was_published_by_another_succeeds(
     sources: dict[str, Path], tmp_path: Path
 ) -> None:
     def overtaken(draft: str) -> None:
@@ -373,7 +378,7 @@ def test_a_writer_whose_edition_another_has_published_is_content(
 @pytest.mark.parametrize("exchanges", [True, False], ids=["exchange", "two renames"])
 @pytest.mark.parametrize("at", ["the write", "the exchange"])
 @pytest.mark.parametrize("other", ["theirs 1", None], ids=["another owner", "by hand"])
-def test_what_others_have_put_there_meanwhile_is_left(
+def test_files_added_by_others_meanwhile_are_kept(
     at: str,
     exchanges: bool,
     other: str | None,
@@ -403,7 +408,7 @@ def test_what_others_have_put_there_meanwhile_is_left(
 
     monkeypatch.setattr(publication, "_exchange", disturbed)
 
-    with pytest.raises(InvalidInput, match="chunk=a is there, and this load has not saved it"):
+    with pytest.raises(InvalidInput, match="chunk=a already exists, and this load did not save it"):
         publish(write, str(target), edition="mine 2", manifest={}, owner="mine")
 
     assert (manifest_of(str(target)) or {}).get("edition") == other
@@ -411,7 +416,7 @@ def test_what_others_have_put_there_meanwhile_is_left(
     assert os.listdir(target.parent) == ["chunk=a"]
 
 
-def test_a_withdrawal_leaves_what_was_published_meanwhile(
+def test_a_withdrawal_keeps_an_edition_published_meanwhile(
     sources: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish_copy(tmp_path, sources["first"], "mine 1")
@@ -429,11 +434,11 @@ def test_a_withdrawal_leaves_what_was_published_meanwhile(
     assert os.listdir(tmp_path) == ["chunk=a"]
 
 
-def test_what_killed_writers_of_an_edition_have_left_is_removed(tmp_path: Path) -> None:
+def test_files_left_by_killed_writers_of_an_edition_are_removed(tmp_path: Path) -> None:
     left: list[str] = []
 
     def write_and_look(edition: str, target: str) -> None:
-        """Copy the draft as it is while it is written, which is what a killed writer leaves."""
+        """Copy the draft while it is written, as a killed writer leaves it."""
 
         def write(draft: str) -> None:
             Path(draft).mkdir()

@@ -1,4 +1,4 @@
-"""Directories of undone loads, removed in the file system that Spark writes to."""
+"""Removal of the directories of undone loads in the file system that Spark writes to."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import msgspec
 import pytest
 from loading import connection, frame
 from pyspark.sql import SparkSession
+from remembered import record
 
-from holdfast.accessor import run
 from holdfast.actions.loads import Load, loads_of
 from holdfast.cli.removal import remove
-from holdfast.entry import ApiWriter
-from holdfast.loadrecord import record_in
-from holdfast.scope import AssetScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.load_record import record_in
+from holdfast.model.scope import AssetScope
 from holdfast.settings import Settings, load
-from holdfast.spark import standby
 from holdfast.spark.loads.incremental import incremental
-from remembered import record
+from holdfast.spark.session import maintenance as standby
+from holdfast.store import run
 
 
 @pytest.fixture
 def settings(
     tmp_path: Path, local_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> Settings:
-    """A default file system is configured, so that Spark has to find the directories."""
+    """Return settings with a default file system, so that Spark has to find the directories."""
     monkeypatch.setattr(standby, "maintenance_session", lambda settings: nullcontext(local_spark))
     found = load(tmp_path, {})
     conf = {"spark.hadoop.fs.defaultFS": "file:///"}
@@ -42,7 +42,9 @@ def undone(*directories: str) -> list[Load]:
     return [Load("watermark", remembered, 4, datetime.now(UTC), ApiWriter("ann"), undone=True)]
 
 
-def test_what_is_there_is_removed_and_the_rest_is_told(settings: Settings, tmp_path: Path) -> None:
+def test_existing_directories_are_removed_and_the_others_are_reported(
+    settings: Settings, tmp_path: Path
+) -> None:
     name = "load=orders.watermark.000000000003"
     there, gone, shared = tmp_path / "a" / name, tmp_path / "b" / name, tmp_path / "all"
     for directory in (there, shared):
@@ -58,21 +60,20 @@ def test_what_is_there_is_removed_and_the_rest_is_told(settings: Settings, tmp_p
     assert len(done.left) == 2
 
 
-def test_a_directory_that_another_load_has_saved_is_left(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_a_directory_saved_by_another_load_is_kept(settings: Settings, tmp_path: Path) -> None:
     directory = tmp_path / "load=orders.watermark.000000000003"
     directory.mkdir()
     (directory / "_holdfast.json").write_text(json.dumps({"started_at": "later"}))
 
     done = remove(settings, undone(str(directory)))
 
-    assert done.left == {str(directory): "this load has not saved what is there"}
+    assert done.left == {str(directory): "this load did not write the data in it"}
     assert directory.exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
-def test_a_load_is_removed_and_that_of_another_store_in_its_place_is_not(
+def test_a_load_is_removed_and_one_of_another_store_at_its_path_is_not(
     settings: Settings, local_spark: SparkSession, tmp_path: Path, where: str
 ) -> None:
     def save(home: Path, id: int) -> list[Load]:

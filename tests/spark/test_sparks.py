@@ -1,4 +1,4 @@
-"""The Sparks that the other tests here run on are what they are said to be."""
+"""Properties of the Spark servers that the other tests use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def test_a_session_computes_in_utc(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
-def test_the_executors_of_the_cluster_have_nothing_of_ours(
+@pytest.mark.full
+def test_the_executors_of_the_cluster_have_no_holdfast(
     spark: SparkSession, request: pytest.FixtureRequest
 ) -> None:
     found = spark.range(1).mapInArrow(installed, "names array<string>").first()

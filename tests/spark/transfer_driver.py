@@ -1,4 +1,4 @@
-"""Exports or copies a store, slowly: `python transfer_driver.py export|copy URL TARGET`."""
+"""Slow export or copy of a store: `python transfer_driver.py export|copy URL TARGET`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from transfers import EVERYTHING, SMALL, registered, silent
 
 import holdfast
-from holdfast.spark.source.location import Location
+from holdfast.portable.source.location import Location
 from holdfast.spark.transfer.copying import copy_entries
 from holdfast.spark.transfer.exporting import export_entries
 from holdfast.spark.transfer.plan import Chunk
@@ -19,7 +19,7 @@ ENTRIES = Chunk.entries
 
 
 def entries(chunk: Chunk, spark: SparkSession, **options: Any) -> DataFrame:
-    """What is done is recorded within a second: let each chunk take as long."""
+    """Return the entries after a second, within which progress is recorded."""
     time.sleep(1.2)
     return ENTRIES(chunk, spark, **options)
 

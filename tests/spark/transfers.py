@@ -1,4 +1,4 @@
-"""Stores to export from and copy to, and what is in them."""
+"""Stores to export from and copy to, and their entries."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from pyspark.sql import SparkSession
 
 import holdfast
 from holdfast import Connection
-from holdfast.accessor import Rules
-from holdfast.command import AssetFilter, List, TaskFilter
-from holdfast.offloading import Offloading
+from holdfast.accessor.binding import Rules
+from holdfast.commands import AssetFilter, List, TaskFilter
+from holdfast.portable.source.location import Location
 from holdfast.settings import ObjectStore
-from holdfast.spark.source.location import Location
 from holdfast.spark.transfer.source import register_kept
 from holdfast.store import Store
+from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.sql import SqlStore
 
 EVERYTHING = {"task_store": "", "asset_store": ""}
 LOOKALIKE = {"__holdfast_ref__": "file:///somebody's own"}
 SMALL = 4
-"""Entries in a chunk: those of a dag."""
+"""Number of entries in a chunk, which are those of a DAG."""
 
 
 def offloading(place: Path) -> Offloading:
-    """Values of ten bytes or more are files."""
+    """Return a backend that offloads values of ten bytes or more to files."""
     settings = ObjectStore(url=f"file://{place}", threshold_bytes=10)
     return Offloading("holdfast.sdk.state.ObjectStoreBackend", settings)
 
 
 def worker(url: str, place: Path) -> Connection:
-    """A connection as workers have it that keep values elsewhere."""
+    """Return a connection of a worker that offloads values."""
     kept = offloading(place)
     return Connection(kept.over(SqlStore(url)), Rules(offloading=kept))
 
 
 def fill(url: str) -> None:
-    """Three dags with two runs of two entries each, and two assets."""
+    """Write three DAGs with two runs of two entries each, and two assets."""
     with holdfast.connect(url) as connection:
         for dag in ("sales", "it's", "räume"):
             for run in ("one", "two"):
@@ -52,7 +52,7 @@ def fill(url: str) -> None:
 
 
 def held(store: Store) -> set[tuple[Any, ...]]:
-    """All entries by what another store can take over."""
+    """Return all entries, without what another store sets itself."""
     rows: set[tuple[str, str, str, datetime | None]] = set()
     for where in (TaskFilter(), AssetFilter()):
         for found in store.execute(List(where)).found:
@@ -72,4 +72,4 @@ def never(question: str) -> NoReturn:
 
 
 def silent(text: str) -> None:
-    """Agrees to everything, and says nothing."""
+    """Confirm everything, and print nothing."""

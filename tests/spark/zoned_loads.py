@@ -1,6 +1,6 @@
-"""Loads from PostgreSQL by a JVM whose clock goes back; `python zoned_loads.py JDBC URL DIRECTORY`.
+"""Loads from PostgreSQL by a JVM whose clock goes back: `python zoned_loads.py JDBC URL DIRECTORY`.
 
-Run it with a time zone that has summer time in TZ. Prints the ids that each load has.
+Run it with a time zone that has daylight saving time in TZ. Prints the ids that each load has.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.spark import incremental
 
 JAR = "/usr/share/java/postgresql.jar"
 ARRIVALS = (("00:10", "00:30"), ("00:40", "01:10", "01:29", "01:50"), ("03:00",))
-"""Of 26 October 2025 in UTC, when clocks in Berlin went back from 01:00 UTC on."""
+"""Times of 26 October 2025 in UTC; clocks in Berlin went back at 01:00 UTC."""
 
 
 def main(jdbc: str, url: str, directory: str) -> None:

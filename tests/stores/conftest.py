@@ -1,15 +1,15 @@
-"""A store for the tests of runs, by a clock that they move: on each database, and on a server."""
+"""Stores for the tests of runs, with a clock to advance, on each database and on a server."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from served import AnyIdentityStore, ServedStores, serving_stores
 
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
 from holdfast.testing import Clock
-from served import Everybody, ServedStores, serving_stores
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def clock() -> Clock:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedStores]:
-    """A server for one test after the other."""
+    """Yield a server that is shared by the tests."""
     with serving_stores(tmp_path_factory.mktemp("home")) as served:
         yield served
 
@@ -31,7 +31,7 @@ def store(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Store]:
         served.store.become(
             SqlStore(request.getfixturevalue("sqlite_database").empty(), clock=clock)
         )
-        opened: Store = Everybody(served)
+        opened: Store = AnyIdentityStore(served)
     else:
         database = request.getfixturevalue(f"{request.param}_database")
         opened = SqlStore(database.empty(), clock=clock)

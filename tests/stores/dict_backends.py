@@ -1,4 +1,4 @@
-"""Backends as third parties might write them, each around a dict, in every spelling."""
+"""Backends as third parties might write them, each for a dict, in every spelling."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.entry import Entry, Found, Page, signature
+from holdfast import commands as c
+from holdfast.model.entry import Entry, Found, Page, signature
+from holdfast.model.value import larger
 from holdfast.sdk.state import (
     AssetScope,
     BaseStateBackend,
@@ -19,8 +20,7 @@ from holdfast.sdk.state import (
     StoreScope,
     TaskScope,
 )
-from holdfast.stores import refusal
-from holdfast.value import larger
+from holdfast.stores import errors as refusal
 
 
 def wall_clock() -> datetime:
@@ -28,7 +28,7 @@ def wall_clock() -> datetime:
 
 
 class DictBackend(BaseStoreBackend):
-    """Server side, with the four methods and nothing else."""
+    """Server-side backend with the four methods only."""
 
     def __init__(self, clock: Callable[[], datetime] = wall_clock) -> None:
         self.clock = clock
@@ -65,7 +65,7 @@ class DictBackend(BaseStoreBackend):
 
 
 class SelfCleaning(DictBackend):
-    """One that cleans up by itself."""
+    """Backend with its own cleanup."""
 
     def cleanup(self) -> None:
         for at, (_, expires_at) in list(self.rows.items()):
@@ -74,7 +74,7 @@ class SelfCleaning(DictBackend):
 
 
 class VersionedBackend(BaseStoreBackend):
-    """Server side, with versions, lists, batches and `advance` through the optional methods."""
+    """Server-side backend with versions, lists, batches and `advance` by optional methods."""
 
     def __init__(self, clock: Callable[[], datetime] = wall_clock) -> None:
         self.clock = clock
@@ -182,7 +182,7 @@ def _matches(where: c.Where, scope: StoreScope) -> bool:
 
 
 class CanonicalHooks(DictBackend):
-    """Worker side, as Holdfast spells it."""
+    """Worker-side backend in Holdfast's spelling."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ class CanonicalHooks(DictBackend):
 
 
 class AirflowHooks(DictBackend):
-    """Worker side, as Airflow 3.3 spells it."""
+    """Worker-side backend in the spelling of Airflow 3.3."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -258,7 +258,7 @@ class AirflowHooks(DictBackend):
 
 
 class HooksOnly(BaseStateBackend):
-    """What the drafts' classes have in common: nothing but hooks, which deal in JSON text."""
+    """Base class of the drafts' backends: only hooks, which deal in JSON text."""
 
     def __init__(self) -> None:
         self.objects: dict[str, str] = {}
@@ -282,7 +282,7 @@ class HooksOnly(BaseStateBackend):
 
 
 class DraftReferenceHooks(HooksOnly):
-    """Worker side, as the later drafts spelled it."""
+    """Worker-side backend in the spelling of the later drafts."""
 
     def serialize_task_state_to_ref(self, value: str, key: str, ti_id: str) -> str:
         return self.keep(f"{ti_id}:{key}", value)
@@ -298,7 +298,7 @@ class DraftReferenceHooks(HooksOnly):
 
 
 class DraftValueHooks(HooksOnly):
-    """Worker side, as the first drafts spelled it, with a hook for purging."""
+    """Worker-side backend in the spelling of the first drafts, with a hook for purging."""
 
     def serialize_task_state_value(self, value: str, key: str, ti_id: str) -> str:
         return self.keep(f"{ti_id}:{key}", value)

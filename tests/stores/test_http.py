@@ -1,4 +1,4 @@
-"""The store behind a server."""
+"""Store over HTTP."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from served import AnyIdentityStore, ServedStores
+from servers import ServerDatabase, SqliteDatabase
+from webserver import Answer, WebServer, answer, free_port, serving
 
 import holdfast
 from holdfast import Connection
-from holdfast import command as c
-from holdfast.authority import Role, TaskIdentity, UserIdentity
-from holdfast.condition import Once
-from holdfast.entry import ApiWriter, TaskWriter
+from holdfast import commands as c
+from holdfast.access.identity import TaskIdentity, UserIdentity
+from holdfast.commands import Once
 from holdfast.errors import (
     Forbidden,
     HoldfastError,
@@ -35,17 +37,23 @@ from holdfast.errors import (
     UnknownAsset,
     VersionConflict,
 )
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.role import Role
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.portable.transport import Response
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings
 from holdfast.stores.http import HttpStore
-from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sql.store import SqlStore
-from holdfast.testing import Clock, MakeStore, StoreConformance
-from holdfast.transport import Response
-from served import Everybody, ServedStores
-from servers import ServerDatabase, SqliteDatabase
-from webserver import Answer, WebServer, answer, free_port, serving
+from holdfast.testing import (
+    Clock,
+    MakeStore,
+    ObjectConformance,
+    RunConformance,
+    StateConformance,
+)
+from holdfast.testing.conformance.fixtures import StoreFixtures
+from holdfast.testing.model import MemoryStore
 
 TASK = TaskScope("sales", "monday", "load")
 ORDERS = AssetScope(name="orders")
@@ -54,22 +62,31 @@ A_TOKEN = "abc.DEF-ghi_123"
 A_WHILE = timedelta(seconds=20)
 
 
-class TestHttpStore(StoreConformance):
+class HttpFixtures(StoreFixtures):
     history_limit = 4
+    modes = ("sync",)
 
     @pytest.fixture
     def make_store(self, served: ServedStores, postgres_database: ServerDatabase) -> MakeStore:
-        def make(clock: Clock) -> Everybody:
+        def make(clock: Clock) -> AnyIdentityStore:
             url = postgres_database.empty()
             served.store.become(SqlStore(url, history_limit=self.history_limit, clock=clock))
-            return Everybody(served)
+            return AnyIdentityStore(served)
 
         return make
 
 
+class TestHttpStore(HttpFixtures, StateConformance, ObjectConformance):
+    pass
+
+
+class TestHttpRuns(HttpFixtures, RunConformance):
+    pass
+
+
 @pytest.fixture
 def behind(served: ServedStores, sqlite_database: SqliteDatabase) -> SqlStore:
-    """The store behind the server, with a task and an asset."""
+    """Return the store behind the server, with a task and an asset."""
     store = SqlStore(sqlite_database.empty())
     served.store.become(store)
     store.execute(c.RegisterTask(TASK))
@@ -88,7 +105,7 @@ def token(served: ServedStores) -> str:
     return served.server.tokens.issue(UserIdentity("ann", Role.EDITOR))
 
 
-def test_what_a_person_writes_is_recorded_under_the_name_in_the_token(
+def test_the_write_of_a_user_is_recorded_under_the_name_in_the_token(
     store: HttpStore, behind: SqlStore
 ) -> None:
     store.execute(c.Set(ORDERS, "k", "1", ApiWriter("somebody else")))
@@ -97,12 +114,12 @@ def test_what_a_person_writes_is_recorded_under_the_name_in_the_token(
     assert step.writer == ANN
 
 
-def test_commands_around_commands_are_for_those_in_between(store: HttpStore) -> None:
+def test_wrapping_commands_are_not_supported_over_http(store: HttpStore) -> None:
     assert store.supports(c.Get)
     assert not store.supports(Once)
 
 
-def test_a_token_that_does_not_allow_it_is_refused(served: ServedStores, behind: SqlStore) -> None:
+def test_a_token_without_permission_is_refused(served: ServedStores, behind: SqlStore) -> None:
     token = served.server.tokens.issue(UserIdentity("vic", Role.VIEWER))
     with HttpStore(served.server.url, token) as store:
         assert store.execute(c.Get(ORDERS, "k")) is None
@@ -110,17 +127,17 @@ def test_a_token_that_does_not_allow_it_is_refused(served: ServedStores, behind:
             store.execute(c.Set(ORDERS, "k", "1", ANN))
 
 
-def test_a_token_that_has_run_out_is_refused(served: ServedStores) -> None:
+def test_an_expired_token_is_refused(served: ServedStores) -> None:
     identity = UserIdentity("ann", Role.ADMIN)
     token = served.server.tokens.issue(identity, timedelta(seconds=-10))
     store = HttpStore(served.server.url, token, retry_window=A_WHILE)
-    with store, pytest.raises(Forbidden, match="run out\nhint: .*holdfast auth") as caught:
+    with store, pytest.raises(Forbidden, match="expired\nhint: .*holdfast auth") as caught:
         store.execute(c.Now())
 
     assert token not in str(caught.value)
 
 
-def test_a_request_whose_token_has_run_out_is_sent_again_with_a_new_one(
+def test_a_request_with_an_expired_token_is_retried_with_a_new_one(
     served: ServedStores, behind: SqlStore
 ) -> None:
     ann = UserIdentity("ann", Role.EDITOR)
@@ -132,7 +149,7 @@ def test_a_request_whose_token_has_run_out_is_sent_again_with_a_new_one(
     assert behind.execute(c.Get(ORDERS, "k")) == "1"
 
 
-def test_a_request_whose_token_has_run_out_uses_the_one_that_another_request_was_given(
+def test_a_request_with_an_expired_token_uses_the_one_renewed_by_another_request(
     served: ServedStores, behind: SqlStore, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = served.server.tokens.issue(UserIdentity("ann", Role.EDITOR), timedelta(seconds=-10))
@@ -157,13 +174,13 @@ def test_a_new_token_that_is_refused_too_is_an_error(served: ServedStores) -> No
     store = HttpStore(
         served.server.url, issue(identity, past), new_token=lambda: issue(identity, past)
     )
-    with store, pytest.raises(TokenRefused, match="run out"):
+    with store, pytest.raises(TokenRefused, match="expired"):
         store.execute(c.Now())
 
 
-def test_a_token_that_is_none_is_refused(served: ServedStores) -> None:
+def test_a_malformed_token_is_refused(served: ServedStores) -> None:
     store = HttpStore(served.server.url, A_TOKEN)
-    with store, pytest.raises(Forbidden, match="not one that a server"):
+    with store, pytest.raises(Forbidden, match="not a token of a"):
         store.execute(c.Now())
 
 
@@ -183,7 +200,7 @@ def test_the_token_of_an_attempt_is_renewed_while_it_is_used(
             store.execute(c.Set(TASK, "k", "1", TaskWriter(TASK, number)))
 
 
-def test_a_busy_server_is_waited_for(tmp_path: Path) -> None:
+def test_a_request_to_a_busy_server_is_retried(tmp_path: Path) -> None:
     api = Api(rate_limit=20, access_log=False)
     server = EmbeddedServer(MemoryStore(), Settings(api=api, directory=tmp_path))
     token = server.tokens.issue(UserIdentity("ann", Role.ADMIN))
@@ -200,18 +217,18 @@ def test_a_busy_server_is_waited_for(tmp_path: Path) -> None:
     assert time.monotonic() - began > 1
 
 
-def test_a_server_that_is_not_there_is_named() -> None:
+def test_the_error_for_a_server_that_does_not_run_names_it() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     with HttpStore(url, A_TOKEN) as store, pytest.raises(StoreUnavailable) as caught:
         store.execute(c.Now())
 
     assert str(caught.value) == (
         f"{url} does not answer: Connection refused\n"
-        "hint: check the URL, and whether `holdfast server` runs there"
+        "hint: check the URL, and that `holdfast server` is running there"
     )
 
 
-def test_a_slow_server_is_named() -> None:
+def test_the_error_for_a_slow_server_names_it() -> None:
     with serving(answer(delay=0.5)) as server:
         store = HttpStore(server.url, A_TOKEN, timeout=timedelta(seconds=0.1))
         with store, pytest.raises(StoreUnavailable, match=f"{server.url} .* within 0.1 s"):
@@ -247,7 +264,7 @@ PAGE = b"<html><h1>Nothing here</h1></html>"
         (Answer(b"SSH-2.0-OpenSSH_9.6\r\n"), StoreUnavailable, "b'SSH-2.0-OpenSSH_9.6"),
     ],
 )
-def test_what_is_no_holdfast_server_is_told_by_what_it_answers(
+def test_a_server_that_is_not_holdfast_is_recognised_by_its_responses(
     reply: Answer, kind: type[HoldfastError], says: str
 ) -> None:
     with serving(reply) as server, pytest.raises(kind) as caught:
@@ -258,12 +275,12 @@ def test_what_is_no_holdfast_server_is_told_by_what_it_answers(
     assert "check the URL" in caught.value.hint
 
 
-def test_a_server_that_refers_elsewhere_is_not_followed() -> None:
+def test_a_redirect_is_not_followed() -> None:
     moved = answer(301, b"", location="https://elsewhere.example/execution/commands")
     with serving(moved) as server, pytest.raises(InvalidUrl, match="301 Moved") as caught:
         ask(server)
 
-    assert "it refers to https://elsewhere.example" in caught.value.hint
+    assert "it redirects to https://elsewhere.example" in caught.value.hint
     assert len(server.requests) == 1
 
 
@@ -273,7 +290,7 @@ def test_an_error_of_a_newer_server_is_still_an_error() -> None:
         ask(server)
 
 
-def test_what_the_servers_backend_cannot_do_is_known_here() -> None:
+def test_the_client_knows_which_commands_the_servers_backend_does_not_support() -> None:
     listed = answer(200, b'["Get", "Set"]')
     with serving(listed) as server, HttpStore(server.url, A_TOKEN) as store:
         assert store.supports(c.Get)
@@ -307,7 +324,7 @@ async def test_many_tasks_share_a_store(store: HttpStore, behind: SqlStore) -> N
     assert behind.execute(c.List(ORDERS)).total == 50
 
 
-def test_a_fork_goes_on_by_itself(store: HttpStore, behind: SqlStore) -> None:
+def test_a_forked_process_has_its_own_client(store: HttpStore, behind: SqlStore) -> None:
     store.execute(c.Set(ORDERS, "parent", "1", ANN))
     child = os.fork()
     if not child:
@@ -368,7 +385,7 @@ def test_an_attempt_over_http_fences_off_the_one_before(connection: Connection) 
     assert task.get("cursor") == 17
 
 
-def test_what_an_attempt_over_http_stages_waits_for_its_success(connection: Connection) -> None:
+def test_staged_writes_of_an_attempt_over_http_wait_for_its_success(connection: Connection) -> None:
     orders = connection.asset_store(name="orders")
     task = connection.task_store("nightly", "today", "load")
 
@@ -408,19 +425,19 @@ def test_a_token_without_server_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_token_that_cannot_be_one_is_refused() -> None:
-    with pytest.raises(Forbidden, match="characters that no token has"):
+    with pytest.raises(Forbidden, match="invalid characters"):
         holdfast.connect("http://127.0.0.1:8793", token="two words")
 
 
 @pytest.mark.parametrize("url", ["http://", "https://host:port", "http://ann:secret@host"])
-def test_a_url_that_cannot_be_a_servers_is_refused(url: str) -> None:
+def test_an_invalid_server_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidUrl, match="URL") as caught:
         holdfast.connect(url, token=A_TOKEN)
 
     assert "secret" not in str(caught.value)
 
 
-def test_a_store_that_cannot_do_it_says_so_over_http(
+def test_an_unsupported_command_is_an_error_over_http(
     served: ServedStores, store: HttpStore
 ) -> None:
     with pytest.raises(NotSupported, match="CleanUpBackend"):

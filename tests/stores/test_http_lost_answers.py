@@ -1,4 +1,4 @@
-"""A request or its answer is lost between client and server: it is carried out once."""
+"""Requests or answers lost between client and server: executed once."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from typing import Any
 
 import msgspec
 import pytest
-from sample_runs import FIRST, MINUTE
-
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.authority import Role, UserIdentity
-from holdfast.entry import ApiWriter, TaskWriter
-from holdfast.errors import StoreUnavailable
-from holdfast.run import EmittedEvent
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.server.tokens import open_tokens
-from holdfast.settings import Settings
-from holdfast.stores.http import HttpStore
-from holdfast.stores.sql import SqlStore
-from holdfast.transport import Response
 from lossy import ANSWER, REQUEST, LossyProxy, losing
 from served import ServedStores
 from servers import SqliteDatabase
 from webserver import free_port
+
+from holdfast import commands as c
+from holdfast.access.identity import UserIdentity
+from holdfast.errors import StoreUnavailable
+from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.role import Role
+from holdfast.model.run import EmittedEvent
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.portable.transport import Response
+from holdfast.server.tokens import open_tokens
+from holdfast.settings import Settings
+from holdfast.stores.http import HttpStore
+from holdfast.stores.sql import SqlStore
+from holdfast.testing.runs.samples import FIRST, MINUTE
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")
@@ -44,7 +44,7 @@ ORDERS = AssetScope(name="orders")
 
 @pytest.fixture
 def behind(served: ServedStores, sqlite_database: SqliteDatabase) -> SqlStore:
-    """The store behind the server."""
+    """Return the store behind the server."""
     store = SqlStore(sqlite_database.empty())
     served.store.become(store)
     store.execute(c.RegisterTask(TASK))
@@ -61,7 +61,7 @@ def proxy(served: ServedStores) -> Iterator[LossyProxy]:
 
 @pytest.fixture
 def store(served: ServedStores, behind: SqlStore, proxy: LossyProxy) -> Iterator[HttpStore]:
-    """The store through a proxy that loses things."""
+    """Yield the store through a proxy that loses messages."""
     token = served.server.tokens.issue(UserIdentity("ann", Role.ADMIN))
     with HttpStore(proxy.url, token, retry_window=timedelta(seconds=20)) as store:
         yield store
@@ -88,7 +88,7 @@ def test_a_set_is_one_version(
     assert [(step.value, step.version) for step in steps] == [("2", version), ("1", before)]
 
 
-def test_a_write_whose_token_runs_out_while_it_waits_is_carried_out_once(
+def test_a_write_whose_token_expires_while_it_waits_is_executed_once(
     served: ServedStores, behind: SqlStore, proxy: LossyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ann = UserIdentity("ann", Role.ADMIN)
@@ -113,7 +113,7 @@ def test_a_write_whose_token_runs_out_while_it_waits_is_carried_out_once(
     assert step.version == version
 
 
-def test_a_compare_and_set_is_in_no_conflict_with_itself(
+def test_a_compare_and_set_does_not_conflict_with_itself(
     store: HttpStore, behind: SqlStore, proxy: LossyProxy, losses: list[str]
 ) -> None:
     proxy.losses = losses
@@ -167,36 +167,36 @@ def test_an_attempt_ends_once(
 def test_a_run_is_created_once(store: HttpStore, proxy: LossyProxy, losses: list[str]) -> None:
     proxy.losses = losses
 
-    assert store.execute(rc.CreateRun(dag_id="sales", run_id="tuesday")).run_id == "tuesday"
+    assert store.execute(c.CreateRun(dag_id="sales", run_id="tuesday")).run_id == "tuesday"
 
 
 def test_an_event_is_emitted_once(
     store: HttpStore, behind: SqlStore, proxy: LossyProxy, losses: list[str]
 ) -> None:
-    watch = store.execute(rc.StartWatch(asset=ORDERS, watcher="files", process=FIRST, lease=MINUTE))
+    watch = store.execute(c.StartWatch(asset=ORDERS, watcher="files", process=FIRST, lease=MINUTE))
     proxy.losses = losses
 
     store.execute(
-        rc.Emit(watch, (c.Set(ORDERS, "cursor", "1", ANN),), EmittedEvent("orders", "orders"))
+        c.Emit(watch, (c.Set(ORDERS, "cursor", "1", ANN),), EmittedEvent("orders", "orders"))
     )
 
-    assert len(behind.execute(rc.ListAssetEvents(ORDERS))) == 1
+    assert len(behind.execute(c.ListAssetEvents(ORDERS))) == 1
     assert len(behind.execute(c.History(ORDERS, "cursor"))) == 1
 
 
-def test_a_read_is_asked_again(store: HttpStore, proxy: LossyProxy, losses: list[str]) -> None:
+def test_a_read_is_retried(store: HttpStore, proxy: LossyProxy, losses: list[str]) -> None:
     proxy.losses = losses
 
     assert store.execute(c.Get(TASK, "k")) is None
 
 
-def test_what_is_lost_for_longer_than_the_window_is_an_error_and_hurts_nothing_after_it(
+def test_a_request_lost_beyond_the_retry_window_is_an_error_without_later_effects(
     served: ServedStores, behind: SqlStore, proxy: LossyProxy
 ) -> None:
     token = served.server.tokens.issue(UserIdentity("ann", Role.ADMIN))
     with HttpStore(proxy.url, token, retry_window=timedelta(seconds=0.3)) as store:
         proxy.losses = [ANSWER] * 20
-        with pytest.raises(StoreUnavailable, match="tried for 0.3 s"):
+        with pytest.raises(StoreUnavailable, match="after 0.3 s of retries"):
             store.execute(c.Set(ORDERS, "k", "1", ANN))
         proxy.losses = []
 
@@ -206,7 +206,7 @@ def test_what_is_lost_for_longer_than_the_window_is_an_error_and_hurts_nothing_a
 
 
 class ServerProcess:
-    """`holdfast server` on a port of its own, which can be killed and started again."""
+    """`holdfast server` on its own port, which can be killed and restarted."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -245,7 +245,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 @pytest.mark.chaos
-def test_a_server_that_is_killed_and_started_again_loses_and_doubles_nothing(
+def test_a_killed_and_restarted_server_loses_and_duplicates_nothing(
     server: ServerProcess, tmp_path: Path, rounds: int
 ) -> None:
     token = open_tokens(Settings(directory=tmp_path)).issue(UserIdentity("ann", Role.ADMIN))

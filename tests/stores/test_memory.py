@@ -1,16 +1,19 @@
-"""The in-memory reference."""
+"""The reference model in memory."""
 
 from __future__ import annotations
 
 import pytest
 
-from holdfast.stores.memory import MemoryStore
 from holdfast.testing import MakeStore, StoreConformance
+from holdfast.testing.model import MemoryStore
 
 
 class TestMemoryStore(StoreConformance):
-    picklable = False
+    differs = {
+        "test_a_pickled_store_reads_and_writes_the_same_state": "what is in memory stays there"
+    }
     history_limit = 4
+    modes = ("sync",)
 
     @pytest.fixture
     def make_store(self) -> MakeStore:

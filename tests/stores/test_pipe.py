@@ -1,32 +1,35 @@
-"""The store behind a pipe, as a task process has it."""
+"""Store over a pipe, as a task process has it."""
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import socket
 from threading import Thread
 from typing import Any
 
 import pytest
+from servers import SqliteDatabase
 
-from holdfast import command as c
-from holdfast.authority import ChildIdentity, Identity, Role, UserIdentity
-from holdfast.entry import TaskWriter
+from holdfast import commands as c
+from holdfast.access.identity import ChildIdentity, Identity, UserIdentity
 from holdfast.errors import Forbidden, NotSupported, StoreUnavailable
-from holdfast.runner.channel import Channel
-from holdfast.runner.relay import relay
-from holdfast.scope import TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.role import Role
+from holdfast.model.scope import TaskScope
+from holdfast.runner.supervisor.relay import relay
 from holdfast.store import Store
 from holdfast.stores.pipe import PipeStore
 from holdfast.stores.sql.store import SqlStore
-from holdfast.testing import MakeStore, StoreConformance
-from servers import SqliteDatabase
+from holdfast.testing import MakeStore, ObjectConformance, StateConformance
+from holdfast.wire.channel import Channel
 
 TASK = TaskScope("sales", "monday", "load")
 
 
 class RelayedStore(PipeStore):
-    """A pipe with the other end in a thread."""
+    """Pipe with the other end in a thread."""
 
     def __init__(self, store: Store, identity: Identity) -> None:
         ours, its = socket.socketpair()
@@ -46,9 +49,10 @@ class RelayedStore(PipeStore):
         self._store.close()
 
 
-class TestPipeStore(StoreConformance):
-    picklable = False
+class TestPipeStore(StateConformance, ObjectConformance):
+    differs = {"test_a_pickled_store_reads_and_writes_the_same_state": "a pipe has two ends"}
     history_limit = 4
+    modes = ("sync",)
 
     @pytest.fixture
     def make_store(self, sqlite_database: SqliteDatabase) -> MakeStore:
@@ -87,7 +91,7 @@ def test_an_attempt_may_not_end_itself(attempt_store: PipeStore) -> None:
         attempt_store.execute(c.FinishAttempt(TaskWriter(TASK, 1), True))
 
 
-def test_a_store_without_supervisor_says_so() -> None:
+def test_a_store_without_supervisor_is_an_error_that_says_so() -> None:
     ours, its = socket.socketpair()
     its.close()
     with pytest.raises(StoreUnavailable, match="supervisor"):
@@ -106,3 +110,28 @@ def test_garbage_on_the_pipe_ends_the_relay(attempt_store: RelayedStore) -> None
     attempt_store._thread.join(timeout=10)
 
     assert not attempt_store._thread.is_alive()
+
+
+class Stopped(BaseException):
+    """Raised by a signal."""
+
+
+def test_an_interrupt_is_raised_although_the_connection_was_lost() -> None:
+    ours, its = socket.socketpair()
+    store = PipeStore(Channel(ours))
+    waiting = signal.signal(signal.SIGUSR1, lambda *_: store.interrupt(Stopped()))
+
+    def stop() -> None:
+        its.recv(1)  # the command is under way
+        os.kill(os.getpid(), signal.SIGUSR1)
+        its.close()
+
+    stopping = Thread(target=stop)
+    stopping.start()
+    try:
+        with pytest.raises(Stopped):
+            store.execute(c.Now())
+    finally:
+        signal.signal(signal.SIGUSR1, waiting)
+        stopping.join()
+        ours.close()

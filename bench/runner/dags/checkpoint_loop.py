@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.accessor import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.sdk import dag, task
-from holdfast.spark.checkpoint import checkpointed
+from holdfast.spark.checkpoints.checkpoint import checkpointed
 
 
 @dag(schedule=None)

@@ -8,9 +8,9 @@ from urllib.request import urlopen
 
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.accessor import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.sdk import dag, task
-from holdfast.spark.chunks import write_chunks
+from holdfast.spark.checkpoints.chunks import write_chunks
 
 
 @dag(schedule=None)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from bench.size import SIZE
 from holdfast.sdk import dag, task
 
 sys.path.append(str(Path(__file__).parents[3] / "examples" / "flights"))
@@ -16,7 +17,7 @@ def land_flights() -> None:
     @task.pyspark
     def land_all(spark: SparkSession, params: dict[str, str]) -> None:
         landing = Path(params["landing"])
-        land(spark, unpack(landing.parent), landing, "true")
+        land(spark, unpack(landing.parent), landing, SIZE.of("month = 1", "true", "true"))
 
     land_all()
 

@@ -6,7 +6,7 @@ from bench.rounds import Contender, rates, timed
 from bench.runner.pipe import DIRECT, PIPE, TURNS
 from bench.store.single import through_task_store
 from bench.workload import KEYS, VALUES
-from holdfast.accessor import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.sdk import dag, task
 
 

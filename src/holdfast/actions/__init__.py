@@ -1,1 +1,1 @@
-"""What people do with runs and tasks: the steps that the command line and the API share."""
+"""Actions of people on runs and tasks, shared by the command line and the API."""

@@ -1,4 +1,4 @@
-"""The incremental loads of an asset: which are remembered, and which a rewind undoes."""
+"""The incremental loads of an asset, and those that a rewind undoes."""
 
 from __future__ import annotations
 
@@ -6,45 +6,46 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from holdfast import command as c
-from holdfast.accessor import Steps
-from holdfast.entry import Version, Writer
-from holdfast.loadchain import NO_LOADS, Chain, chain_in, standing
-from holdfast.loadrecord import BACKFILLS, RECORD_SUFFIX, LoadRecord, record_of
-from holdfast.paging import each_page
-from holdfast.scope import AssetScope
-from holdfast.value import MAX_KEY_LENGTH, decode_entry, is_reference
+from holdfast import commands as c
+from holdfast.commands.paging import each_page
+from holdfast.model.entry import Version, Writer
+from holdfast.model.load_chain import NO_LOADS, Chain, chain_in, standing
+from holdfast.model.load_record import BACKFILLS, RECORD_SUFFIX, LoadRecord, record_of
+from holdfast.model.scope import AssetScope
+from holdfast.model.value import MAX_KEY_LENGTH, decode_entry, is_reference
+from holdfast.store import Steps
 
 
 class Load(NamedTuple):
-    """A remembered load, and who wrote it when."""
+    """A recorded load, with its writer and time."""
 
     key: str
-    """That of its watermark."""
+    """The key of its watermark."""
     record: LoadRecord
     version: int
     updated_at: datetime
     writer: Writer
     undone: bool | None = False
-    """The watermark was put back to before it: its rows are loaded again. None: nobody can tell,
-    as the watermark is in the workers' storage, or was set by hand and its history is gone."""
+    """The watermark was rewound to before it: its rows are loaded again. None: it is unknown, as
+    the watermark is offloaded to the workers' storage, or was set by hand and its history is gone.
+    """
     superseded: bool = False
-    """It is a backfill that was done again, or whose entry is deleted. Its directory may be that of
+    """It is a backfill that was repeated, or whose entry is deleted. Its directory may be that of
     the one that counts."""
 
     @property
     def is_void(self) -> bool | None:
-        """It does not count any more; None: nobody can tell."""
+        """Whether it no longer counts; None: it is unknown."""
         return self.superseded or self.undone
 
 
 class Undoing(NamedTuple):
-    """What a rewind of a watermark means for its loads."""
+    """The effect of a rewind of a watermark on its loads."""
 
     undone: list[Load]
-    """Those that count now, and not after it."""
+    """Loads that count now, and not after it."""
     revived: list[Load]
-    """Those that an earlier rewind has undone, and that count after it."""
+    """Loads that an earlier rewind has undone, and that count after it."""
     forgotten: int
     """How many more are undone, of which there is no record any more."""
 
@@ -69,9 +70,9 @@ def loads_of(scope: AssetScope, key: str | None = None) -> Steps[list[Load]]:
 def undone_by(
     scope: AssetScope, key: str, loads: Sequence[Load], target: Version[str] | None
 ) -> Steps[Undoing | None]:
-    """Return what a rewind of a watermark to a step of its history does to its loads.
+    """Return the effect on its loads of a rewind of a watermark to a version of its history.
 
-    None: nobody can tell, as with `Load.undone`.
+    None: it is unknown, as with `Load.undone`.
     """
     newest = _newest(loads)
     entry = yield c.GetEntry(scope, key)
@@ -116,13 +117,13 @@ def _remembered(scope: AssetScope, key: str) -> Steps[list[Load]]:
 
 
 def _is_kept(scope: AssetScope, key: str, name: str) -> Steps[bool]:
-    """Tell whether the store has an entry for a backfill."""
+    """Return whether the store has an entry for a backfill."""
     entry = yield c.GetEntry(scope, key + BACKFILLS + name.removeprefix("load="))
     return entry is not None
 
 
 def _moved(load: Load) -> bool:
-    """Tell whether the load moved the watermark."""
+    """Return whether the load moved the watermark."""
     return load.record.kind == "load"
 
 
@@ -133,7 +134,7 @@ def _newest(loads: Sequence[Load]) -> int | None:
 def _counting(
     scope: AssetScope, key: str, text: str | None, newest: int | None
 ) -> Steps[Chain | None]:
-    """Return the loads that count if this is the watermark's value; None: it does not say."""
+    """Return the loads that count if this is the watermark's value; None: it is unknown."""
     if text is None:
         return NO_LOADS
     where = f"`{key}` of {scope}"

@@ -1,21 +1,21 @@
-"""Runs that people ask for, and those that they may delete."""
+"""Runs that people start, and checks before a start or deletion."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast import run_command as r
+from holdfast import commands as c
 from holdfast.errors import Conflict
-from holdfast.run import DagInfo, Run, RunKind
+from holdfast.model.run import DagInfo, Run, RunKind
 
 
 def manual_run(
     dag_id: str, time: datetime, run_id: str | None = None, conf: str = "{}"
-) -> r.CreateRun:
-    """The run that somebody asks for, standing for that time."""
-    from holdfast.runner.timetable import run_id as id_by_time
+) -> c.CreateRun:
+    """Return the command that creates a manual run, with that time as its logical date."""
+    from holdfast.model.timetable import run_id as id_by_time
 
-    return r.CreateRun(
+    return c.CreateRun(
         dag_id=dag_id,
         run_id=run_id or id_by_time(RunKind.MANUAL, time),
         kind=RunKind.MANUAL,
@@ -27,19 +27,19 @@ def manual_run(
 
 
 def check_startable(dag: DagInfo) -> None:
-    """Conflict where no file has held the DAG for long: its runs would only wait."""
+    """Raise Conflict where no file has held the DAG for long: its runs would only wait."""
     if dag.stale_at is not None:
         raise Conflict(
             f"DAG `{dag.dag_id}` is stale since {dag.stale_at:%Y-%m-%d %H:%M:%S}Z: no DAG file "
-            "holds it",
+            "defines it",
             hint="put its file back into the DAG directory, or `holdfast run FILE`",
         )
 
 
 def check_deletable(run: Run, now: datetime) -> None:
-    """Conflict where a process carries the run out."""
+    """Raise Conflict where a process is executing the run."""
     if run.leased_until is not None and run.leased_until > now:
         raise Conflict(
-            f"run `{run.run_id}` of `{run.dag_id}` is being carried out by {run.owner}",
-            hint="stop that first, or wait for the end",
+            f"run `{run.run_id}` of `{run.dag_id}` is being run by {run.owner}",
+            hint="stop that process first, or wait until the run ends",
         )

@@ -1,4 +1,4 @@
-"""Finding one task instance, and choosing those of a run that are to run again."""
+"""Selection of one task instance, and of those of a run that are to be cleared."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast import run_command as r
-from holdfast.accessor import Steps
+from holdfast import commands as c
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.run import TaskInstance, TaskState
-from holdfast.schedule import spec_of
+from holdfast.model.run import TaskInstance, TaskState
+from holdfast.model.schedule import spec_of
+from holdfast.store import Steps
 
 FAILURES = (TaskState.FAILED, TaskState.UPSTREAM_FAILED)
-ENOUGH = 1000
-"""How many task instances are looked at to say what there is instead."""
+MOST_READ = 1000
+"""How many task instances are read to list the existing ones in an error."""
 
 Name: TypeAlias = tuple[str, int | None]
 """A task id, with one map index or all of them."""
 
 
 def find(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> Steps[TaskInstance]:
-    """The task instance that is meant; an index need be given only where there are several."""
-    yield r.GetRun(dag_id, run_id)
-    listed = yield r.ListTaskInstances(
+    """Return the task instance of that name; an index is needed only where there are several. Raise
+    NotFound, or InvalidInput where the index is missing."""
+    yield c.GetRun(dag_id, run_id)
+    listed = yield c.ListTaskInstances(
         dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=map_index
     )
     found: list[TaskInstance] = _present(listed)
     if not found:
-        some = r.ListTaskInstances(dag_id=dag_id, run_id=run_id, limit=ENOUGH)
+        some = c.ListTaskInstances(dag_id=dag_id, run_id=run_id, limit=MOST_READ)
         alike = _present((yield msgspec.structs.replace(some, task_id=task_id)))
         known = alike or _present((yield some))
         raise _not_there(dag_id, run_id, task_id, map_index, known)
@@ -37,18 +38,18 @@ def find(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> Steps
         indices = f"{found[0].scope.map_index} to {found[-1].scope.map_index}"
         raise InvalidInput(
             f"task `{task_id}` of run `{run_id}` of `{dag_id}` is mapped",
-            hint=f"say which map index: {indices}",
+            hint=f"give a map index: {indices}",
         )
     return found[0]
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What is to be cleared."""
+    """The tasks to clear."""
 
     tasks: tuple[Name, ...]
-    """As `ClearTasks` takes them."""
+    """The tasks, as `ClearTasks` takes them."""
     concerned: tuple[TaskInstance, ...]
-    """Those of the task instances that it comes to, as they are now."""
+    """The task instances that these include, in their present state."""
 
 
 def choose(
@@ -59,10 +60,10 @@ def choose(
     failed: bool,
     downstream: bool,
 ) -> Steps[Choice]:
-    """Of the tasks that are named, or of all where none is: all, or those that failed; and with
-    `downstream`, whatever comes after them."""
-    yield r.GetRun(dag_id, run_id)
-    known = _present((yield r.ListTaskInstances(dag_id=dag_id, run_id=run_id)))
+    """Choose from the named tasks, or from all where none is named: all, or those that failed; and
+    with `downstream`, also all tasks after them."""
+    yield c.GetRun(dag_id, run_id)
+    known = _present((yield c.ListTaskInstances(dag_id=dag_id, run_id=run_id)))
     there = {name for one in known for name in _names(one)}
     for task_id, map_index in tasks:
         if (task_id, map_index) not in there:
@@ -77,10 +78,10 @@ def choose(
 
 
 def _downstream(dag_id: str, wanted: Iterable[Name]) -> Steps[list[Name]]:
-    """The tasks after these; a DAG's tasks come in an order in which each follows its own."""
+    """Return the tasks downstream of these; relies on the topological order of a DAG's tasks."""
     reached = {task_id for task_id, _ in wanted}
     after: list[Name] = []
-    for task in spec_of((yield r.GetDag(dag_id))).tasks:
+    for task in spec_of((yield c.GetDag(dag_id))).tasks:
         if not reached.isdisjoint(task.upstream):
             reached.add(task.task_id)
             after.append((task.task_id, None))
@@ -92,7 +93,7 @@ def _present(listed: Iterable[TaskInstance]) -> list[TaskInstance]:
 
 
 def _names(one: TaskInstance) -> tuple[Name, Name]:
-    """Both ways to name a task instance: with all the others of its task, and alone."""
+    """Return both names of a task instance: with all others of its task, and alone."""
     return (one.scope.task_id, None), (one.scope.task_id, one.scope.map_index)
 
 
@@ -119,7 +120,7 @@ def _not_there(
         )
     return NotFound(
         f"run `{run_id}` of `{dag_id}` has no task `{task_id}`",
-        hint=f"it has: {_first(_ids(known))}" if known else "it has not begun",
+        hint=f"it has: {_first(_ids(known))}" if known else "it has not started",
     )
 
 

@@ -1,1 +1,1 @@
-"""What goes by time: expired task entries, and the state of assets that nobody declares."""
+"""Time-based cleanup: expired task entries, and the state of assets that no DAG declares."""

@@ -1,4 +1,4 @@
-"""The state of assets that no DAG declares any more, once their grace has passed."""
+"""Cleanup of assets that no DAG declares any more, once their grace period has passed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
 
-from holdfast import command as c
-from holdfast.entry import AssetInfo
+from holdfast import commands as c
+from holdfast.model.entry import AssetInfo
 from holdfast.store import Store
 
 
@@ -20,13 +20,13 @@ class OrphanPlan:
 
     @classmethod
     def now(cls, store: Store, grace: timedelta) -> Self:
-        """The plan as of now, by the store's own clock."""
+        """Return the plan as of now, by the store's own clock."""
         return cls(store, store.execute(c.Now()) - grace)
 
     def assets(self) -> tuple[AssetInfo, ...]:
-        """Those that still have state to lose."""
+        """Return the assets that still have state to delete."""
         return self.store.execute(c.ListOrphans(self.cutoff))
 
     def sweep(self) -> int:
-        """Delete that state; answers how many assets lost it. They stay known."""
+        """Delete that state; return how many assets had any. The assets stay registered."""
         return self.store.execute(c.DeleteOrphans(self.cutoff))

@@ -1,4 +1,4 @@
-"""What a scheduler does at each `cleanup_interval`, in a thread of its own."""
+"""Periodic cleanup of a scheduler, at each `cleanup_interval`, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from datetime import timedelta
 from threading import Thread
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.cleanup import run
 from holdfast.cleanup.orphans import OrphanPlan
 from holdfast.cleanup.plan import CleanupPlan, can_plan
@@ -20,7 +20,7 @@ log = logging.getLogger("holdfast.cleanup")
 
 
 class PeriodicCleanup:
-    """Removes expired entries, the state of orphaned assets and old requests, when it is time."""
+    """Deletes expired entries, the state of orphaned assets and old requests at each interval."""
 
     def __init__(self, store: Store, settings: StateStore) -> None:
         self._store = store
@@ -29,7 +29,7 @@ class PeriodicCleanup:
         self._thread: Thread | None = None
 
     def tick(self) -> None:
-        """Begin where it is time and the last one has ended."""
+        """Start a cleanup if it is due and the previous one has ended."""
         interval = self._settings.cleanup_interval.total_seconds()
         if not interval or time.monotonic() < self._next:
             return

@@ -1,4 +1,4 @@
-"""What a cleanup removes: a cut-off, fixed once, that preview and deletion are both built on."""
+"""Cleanup plans: a fixed cut-off that preview and deletion share."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from holdfast import command as c
-from holdfast.entry import Expired
+from holdfast import commands as c
+from holdfast.model.entry import Expired
 from holdfast.store import Store
 
 PAGE = 1000
@@ -23,14 +23,14 @@ class CleanupPlan:
 
     @classmethod
     def now(cls, store: Store) -> Self:
-        """The plan as of now, by the store's own clock."""
+        """Return the plan as of now, by the store's own clock."""
         return cls(store, store.execute(c.Now()))
 
     def count(self) -> int:
         return self.store.execute(c.CountExpired(self.cutoff))
 
     def rows(self) -> Iterator[Expired]:
-        """Each row, in order of expiry, with one page in memory at a time."""
+        """Yield each row, in order of expiry, with one page in memory at a time."""
         last: Expired | None = None
         while page := self.store.execute(c.ListExpired(self.cutoff, PAGE, last)):
             yield from page
@@ -38,5 +38,5 @@ class CleanupPlan:
 
 
 def can_plan(store: Store) -> bool:
-    """False for a custom backend, whose rows only its own `cleanup()` can see."""
+    """Return False for a custom backend, whose rows only its own `cleanup()` can see."""
     return store.supports(c.DeleteExpired)

@@ -1,4 +1,4 @@
-"""The latest requests of clients, kept until nobody will send them again."""
+"""Cleanup of the stored requests of clients that will not be retried."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ import logging
 from datetime import timedelta
 from typing import Final
 
-from holdfast import command as c
-from holdfast.accessor import Steps, arun, run
+from holdfast import commands as c
 from holdfast.errors import HoldfastError
-from holdfast.store import Store
+from holdfast.store import Steps, Store, arun, run
 
 log = logging.getLogger("holdfast.cleanup")
 
 SILENCE: Final = timedelta(days=1)
-"""A client that has been silent for so long does not send its last request again."""
+"""A client that has been silent for so long does not retry its last request."""
 INTERVAL: Final = timedelta(hours=1)
 
 
 def forget_requests(store: Store) -> int:
-    """Forget the silent clients; answers how many."""
+    """Delete the requests of silent clients; return how many."""
     return run(store, _forget())
 
 
-async def forget_now_and_then(store: Store) -> None:
-    """The same for as long as a server runs, beside which there may be no scheduler."""
+async def forget_requests_periodically(store: Store) -> None:
+    """Delete requests of silent clients at each `INTERVAL`, for a server without a scheduler."""
     while True:
         try:
             await arun(store, _forget())

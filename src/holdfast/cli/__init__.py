@@ -1,7 +1,7 @@
-"""The command line. It is thin: parse, build a command for the store, print the answer.
+"""The command line. It is thin: it parses, builds a command for the store, and prints the answer.
 
-Data goes to stdout and talk to stderr. Modules are imported when one of their commands is used, so
-that each command starts as fast as it can.
+Data goes to stdout and messages to stderr. Modules are imported when one of their commands is used,
+so that each command starts as fast as it can.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     try:
         sys.exit(invoke(args))
     finally:
-        # Else the interpreter would look through all objects once more before it ends.
+        # Skips the interpreter's last garbage collection of all objects at exit.
         gc.freeze()
 
 
@@ -71,7 +71,7 @@ def invoke(args: Sequence[str] | None) -> int:
         if os.environ.get("HOLDFAST_TRACEBACK"):
             raise
         message = " ".join(f"unexpected {type(error).__name__}: {error}".split())
-        return fail(message, "this is a bug; HOLDFAST_TRACEBACK=1 shows where it happened", 1)
+        return fail(message, "this is a bug; set HOLDFAST_TRACEBACK=1 to see the traceback", 1)
 
 
 def fail(message: str, hint: str, status: int) -> int:

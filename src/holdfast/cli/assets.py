@@ -1,4 +1,4 @@
-"""`holdfast assets`: the datasets that DAGs name, and what happened to them."""
+"""`holdfast assets`: the datasets that DAGs name, their events and their loads."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any, Final
 
 import click
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.accessor import run
+from holdfast import commands as c
 from holdfast.actions.loads import Load, loads_of
 from holdfast.cli import document
 from holdfast.cli.facts import print_facts, when
@@ -17,19 +15,21 @@ from holdfast.cli.opening import as_worker, open_store
 from holdfast.cli.output import json_option, print_document, print_table, say, time_text
 from holdfast.cli.parameter import limit_option
 from holdfast.cli.question import ask, yes_option
-from holdfast.entry import AssetInfo
 from holdfast.errors import NotSupported
-from holdfast.run import AssetEvent
-from holdfast.scope import AssetScope
+from holdfast.model.entry import AssetInfo
+from holdfast.model.presentation import of_scope
+from holdfast.model.run import AssetEvent
+from holdfast.model.scope import AssetScope
+from holdfast.model.value import check_key
 from holdfast.settings import load
-from holdfast.value import check_key
+from holdfast.store import run
 
 EVENTS_SHOWN = 10
 
 
 @click.group("assets")
 def command() -> None:
-    """The assets that are known."""
+    """List, show and delete assets."""
 
 
 @command.command("list")
@@ -38,7 +38,7 @@ def list_assets(as_json: bool) -> None:
     """List assets with the DAGs that declare them."""
     with open_store(load()) as store:
         assets = store.execute(c.ListAssets())
-        newest = [store.execute(r.ListAssetEvents(asset.scope, limit=1)) for asset in assets]
+        newest = [store.execute(c.ListAssetEvents(asset.scope, limit=1)) for asset in assets]
     if as_json:
         found = [
             of_asset(asset, events[0] if events else None)
@@ -70,7 +70,7 @@ def show(name: str, as_json: bool) -> None:
     """Show an asset with its entries and last events."""
     with open_store(load()) as store:
         asset = store.execute(c.GetAsset(AssetScope(name=name)))
-        events = store.execute(r.ListAssetEvents(asset.scope, EVENTS_SHOWN))
+        events = store.execute(c.ListAssetEvents(asset.scope, EVENTS_SHOWN))
         listable = store.supports(c.List)
         entries = store.execute(c.List(asset.scope)).found if listable else ()
     if as_json:
@@ -111,14 +111,14 @@ def show(name: str, as_json: bool) -> None:
 
 
 @command.command("events")
-@click.option("--asset", "name", metavar="NAME", help="Only those of this asset.")
+@click.option("--asset", "name", metavar="NAME", help="Only events of this asset.")
 @limit_option
 @json_option
 def list_events(name: str | None, limit: int, as_json: bool) -> None:
     """List the changes of assets, newest first."""
     with open_store(load()) as store:
         scope = None if name is None else AssetScope(name=name)
-        events = store.execute(r.ListAssetEvents(scope, limit))
+        events = store.execute(c.ListAssetEvents(scope, limit))
     if as_json:
         print_document({"asset_events": [of_event(event) for event in events]})
     elif events:
@@ -129,13 +129,13 @@ def list_events(name: str | None, limit: int, as_json: bool) -> None:
 
 @command.command("loads")
 @click.argument("name")
-@click.option("--key", metavar="KEY", help="Only those of the watermark under this key.")
+@click.option("--key", metavar="KEY", help="Only loads of the watermark under this key.")
 @limit_option
 @json_option
 def list_loads(name: str, key: str | None, limit: int, as_json: bool) -> None:
     """List the incremental loads of an asset, newest first.
 
-    They are remembered as far back as the history of its entries goes.
+    Loads are recorded as far back as the history of its entries goes.
     """
     if key is not None:
         check_key(key)
@@ -144,8 +144,9 @@ def list_loads(name: str, key: str | None, limit: int, as_json: bool) -> None:
         asset = store.execute(c.GetAsset(AssetScope(name=name)))
         if key is None and not store.supports(c.List):
             raise NotSupported(
-                "the configured backend cannot list entries, to find the loads among them",
-                hint="say which watermark's: --key watermark",
+                "the configured backend cannot list entries, so it cannot find the loads of an "
+                "asset",
+                hint="name the watermark's key: --key watermark",
             )
         loads = run(as_worker(store, settings), loads_of(asset.scope, key))
     if as_json:
@@ -155,7 +156,7 @@ def list_loads(name: str, key: str | None, limit: int, as_json: bool) -> None:
         print_loads(loads[:limit])
     else:
         where = f"`{key}` of asset `{name}`" if key else f"Asset `{name}`"
-        say(f"{where} has no remembered loads.")
+        say(f"{where} has no recorded loads.")
 
 
 @command.command("delete")
@@ -163,9 +164,9 @@ def list_loads(name: str, key: str | None, limit: int, as_json: bool) -> None:
 @yes_option
 @json_option
 def delete(name: str, yes: bool, as_json: bool) -> None:
-    """Forget an asset with its entries and their history.
+    """Delete an asset with its entries and their history.
 
-    A DAG that declares it makes it known again, empty, when its file is next read.
+    A DAG that declares the asset registers it again, empty, when its file is next read.
     """
     with open_store(load()) as store:
         asset = store.execute(c.GetAsset(AssetScope(name=name)))
@@ -231,7 +232,7 @@ def declared_by(asset: AssetInfo) -> str:
 
 
 def of_asset(asset: AssetInfo, last: AssetEvent | None) -> dict[str, Any]:
-    """An asset in the shape that `--json` prints."""
+    """Return an asset in the form that `--json` prints."""
     return {
         "asset_id": asset.asset_id,
         "name": asset.name,
@@ -245,11 +246,11 @@ def of_asset(asset: AssetInfo, last: AssetEvent | None) -> dict[str, Any]:
 
 
 def of_event(event: AssetEvent) -> dict[str, Any]:
-    """An event in the shape that `--json` prints."""
+    """Return an event in the form that `--json` prints."""
     return {
-        **document.of_scope(event.asset),
+        **of_scope(event.asset),
         "number": event.number,
         "at": event.at,
         "extra": document.of_value(event.extra),
-        "source": document.of_scope(event.source) if event.source else None,
+        "source": of_scope(event.source) if event.source else None,
     }

@@ -1,4 +1,4 @@
-"""`holdfast auth`: the tokens that the server asks for, and the key that they are signed with."""
+"""`holdfast auth`: tokens for the server, and the key that signs them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.authority import Assets, Role, TaskIdentity, UserIdentity, WorkerIdentity
+from holdfast import commands as c
+from holdfast.access.identity import Assets, TaskIdentity, UserIdentity, WorkerIdentity
 from holdfast.cli.opening import open_store, person
 from holdfast.cli.output import say
 from holdfast.cli.parameter import MAP_INDEX
 from holdfast.errors import InvalidInput, UnknownTaskInstance
-from holdfast.identifier import check_id
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.settings import Settings, duration, duration_text, load
+from holdfast.model.duration import duration, duration_text
+from holdfast.model.role import Role
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.portable.identifier import check_id
+from holdfast.settings import Settings, load
 from holdfast.store import Store
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Duration(click.ParamType[timedelta]):
 
 @click.group("auth")
 def command() -> None:
-    """Tokens for the server, and the key that they are signed with."""
+    """Create tokens for the server, and rotate the key that signs them."""
 
 
 @command.command("task-token")
@@ -54,14 +55,26 @@ def command() -> None:
     type=MAP_INDEX,
     default=-1,
     metavar="N",
-    help="Index of a mapped task instance; -1, the default, where it is not mapped.",
-)
-@click.option("--asset", "names", multiple=True, metavar="NAME", help="An asset that it may use.")
-@click.option(
-    "--asset-uri", "uris", multiple=True, metavar="URI", help="An asset that it may use, by URI."
+    help="Index of a mapped task instance; -1, the default, if it is not mapped.",
 )
 @click.option(
-    "--lifetime", type=Duration(), help="How long it is good for; [api] token_lifetime if not said."
+    "--asset",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="An asset that the token gives access to.",
+)
+@click.option(
+    "--asset-uri",
+    "uris",
+    multiple=True,
+    metavar="URI",
+    help="An asset that the token gives access to, by URI.",
+)
+@click.option(
+    "--lifetime",
+    type=Duration(),
+    help="How long the token is valid; by default [api] token_lifetime.",
 )
 def task_token(
     dag_id: str,
@@ -74,9 +87,9 @@ def task_token(
 ) -> None:
     """Print a token for a worker of your own, as one line of JSON.
 
-    It is good for the attempt of the task instance that is under way, and for the assets that are
-    named. Where there is none, an attempt is begun; a task instance that is not known is registered
-    as part of an external run.
+    The token is valid for the running attempt of the task instance and for the named assets. If no
+    attempt is running, one is started; an unknown task instance is registered as part of an
+    external run.
     """
     settings = load()
     tokens = _tokens(settings)
@@ -87,13 +100,13 @@ def task_token(
         assets: Assets = tuple((asset.name, asset.uri) for asset in found)
         attempt = _live_attempt(store, scope)
     token = tokens.issue(TaskIdentity(scope, attempt, assets), _checked(lifetime))
-    told = {
+    document = {
         "ti_id": scope.ti_text,
         "token": token,
         "attempt": attempt,
         "expires_at": datetime.fromtimestamp(tokens.verify(token).expires_at, UTC),
     }
-    click.echo(msgspec.json.encode(told))
+    click.echo(msgspec.json.encode(document))
 
 
 @command.command("user-token")
@@ -101,11 +114,19 @@ def task_token(
     "--role",
     required=True,
     type=click.Choice([role.value for role in Role]),
-    help="What may be done with it: read, write entries and start runs, or everything.",
+    help="What the token allows: reading; writing entries and starting runs; or everything.",
 )
-@click.option("--user", metavar="NAME", help="Whose writes they are; yours if not said.")
 @click.option(
-    "--lifetime", type=Duration(), default="30d", show_default=True, help="How long it is good for."
+    "--user",
+    metavar="NAME",
+    help="The user that writes are attributed to; by default your user name.",
+)
+@click.option(
+    "--lifetime",
+    type=Duration(),
+    default="30d",
+    show_default=True,
+    help="How long the token is valid.",
 )
 def user_token(role: str, user: str | None, lifetime: timedelta) -> None:
     """Print a token for a person or tool."""
@@ -115,9 +136,15 @@ def user_token(role: str, user: str | None, lifetime: timedelta) -> None:
 
 
 @command.command("worker-token")
-@click.option("--name", metavar="NAME", help="What logs call the worker; this machine's name.")
 @click.option(
-    "--lifetime", type=Duration(), default="30d", show_default=True, help="How long it is good for."
+    "--name", metavar="NAME", help="The worker's name in logs; by default this machine's name."
+)
+@click.option(
+    "--lifetime",
+    type=Duration(),
+    default="30d",
+    show_default=True,
+    help="How long the token is valid.",
 )
 def worker_token(name: str | None, lifetime: timedelta) -> None:
     """Print a token for a worker, which runs attempts and watchers of any DAG."""
@@ -132,21 +159,21 @@ def worker_token(name: str | None, lifetime: timedelta) -> None:
     type=Duration(),
     default="1d",
     show_default=True,
-    help="How long tokens that older keys have signed are still accepted; 0: not at all.",
+    help="How long tokens signed with older keys stay valid; 0: not at all.",
 )
 def rotate_key(overlap: timedelta) -> None:
-    """Sign tokens with a new key from now on. Running servers take it up by themselves."""
+    """Sign new tokens with a new key. Running servers pick it up automatically."""
     _check_packages()
     from holdfast.server.keys import rotate
 
     rotate(load(), overlap)
-    rest = f"for {duration_text(overlap)} more" if overlap else "no more"
-    say(f"Tokens are signed with a new key. Those of older keys are accepted {rest}.")
+    rest = f"for another {duration_text(overlap)}" if overlap else "no longer"
+    say(f"New tokens are signed with a new key. Tokens signed with older keys are accepted {rest}.")
 
 
 def _live_attempt(store: Store, scope: TaskScope) -> int:
     try:
-        attempts = store.execute(r.ListAttempts(scope))
+        attempts = store.execute(c.ListAttempts(scope))
     except UnknownTaskInstance:
         store.execute(c.RegisterTask(scope))
         attempts = ()

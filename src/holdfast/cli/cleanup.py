@@ -1,4 +1,4 @@
-"""`holdfast state-store cleanup-task-store`: remove what has expired, or show what would go."""
+"""`holdfast state-store cleanup-task-store`: delete expired task entries, or list them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator
 import click
 import msgspec
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.cleanup import run
 from holdfast.cleanup.plan import CleanupPlan, can_plan
 from holdfast.cleanup.requests import forget_requests
-from holdfast.cli import document
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, print_lines
 from holdfast.cli.parameter import COUNT
-from holdfast.entry import Expired
+from holdfast.model.entry import Expired
+from holdfast.model.presentation import of_scope
 from holdfast.settings import load
 from holdfast.store import Store
 
@@ -26,17 +26,18 @@ from holdfast.store import Store
     "--batch-size",
     type=COUNT,
     metavar="N",
-    help="Rows in one transaction; 0: all in one statement. Overrides state_cleanup_batch_size.",
+    help="Rows per transaction; 0: all in one statement. Overrides state_cleanup_batch_size.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would go.")
-@click.option("--verbose", "-v", is_flag=True, help="Show each row that goes.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@click.option("--verbose", "-v", is_flag=True, help="Show each deleted row.")
 @json_option
 def cleanup_task_store(batch_size: int | None, dry_run: bool, verbose: bool, as_json: bool) -> None:
-    """Delete the task entries that have expired by now.
+    """Delete expired task entries.
 
-    The answers that a server keeps for clients that have been silent for a day go too.
+    Responses that a server stores for retries of clients are deleted too, once a client has been
+    inactive for a day.
 
-    Rows are shown by dag, run, task, map index and key. Also spelled `clean` and
+    Rows are shown by dag, run, task, map index and key. Aliases: `clean` and
     `cleanup-task-states`.
     """
     settings = load()
@@ -57,17 +58,19 @@ def cleanup_task_store(batch_size: int | None, dry_run: bool, verbose: bool, as_
 
 
 def clean_backend(store: Store, name: str, dry_run: bool, as_json: bool) -> None:
-    """A custom backend cleans up by itself, or not at all."""
+    """Run the cleanup of a custom backend, or report that it has none."""
     has_cleanup = store.execute(c.CleanUpBackend(dry_run)).called
     if as_json:
         called = has_cleanup and not dry_run
         print_document({"backend": name, "dry_run": dry_run, "called": called})
     elif not has_cleanup:
-        click.echo(f"Skipped: the backend {name} has no cleanup of its own.")
+        click.echo(f"Skipped: the backend {name} has no cleanup.")
     elif dry_run:
-        click.echo(f"There is no preview: the backend {name} cleans up by itself.")
+        click.echo(
+            f"No preview: the backend {name} has its own cleanup, which cannot be previewed."
+        )
     else:
-        click.echo(f"The backend {name} has run its own cleanup.")
+        click.echo(f"Ran the cleanup of the backend {name}.")
 
 
 def preview(plan: CleanupPlan, as_json: bool) -> None:
@@ -100,7 +103,7 @@ def delete(plan: CleanupPlan, batch_size: int, as_json: bool) -> None:
 
 
 def with_progress(plan: CleanupPlan, batches: Iterable[int]) -> Iterator[int]:
-    """The same batches, with a bar on the terminal while they run."""
+    """Yield the same batches, with a progress bar on the terminal while they run."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -112,12 +115,12 @@ def with_progress(plan: CleanupPlan, batches: Iterable[int]) -> Iterator[int]:
 
 
 def print_rows_document(plan: CleanupPlan, rows: Iterable[Expired], dry_run: bool) -> None:
-    """One JSON document, written as the rows come: there may be more than memory holds."""
+    """Print one JSON document, streamed row by row: there may be more rows than fit into memory."""
     head = msgspec.json.encode({"cutoff": plan.cutoff, "dry_run": dry_run}).decode()
     click.echo(f'{head[:-1]},"rows":[', nl=False)
     count = 0
     for count, row in enumerate(rows, start=1):
-        text = msgspec.json.encode({**document.of_scope(row.scope), "key": row.key}).decode()
+        text = msgspec.json.encode({**of_scope(row.scope), "key": row.key}).decode()
         sys.stdout.write(f"{',' if count > 1 else ''}\n{text}")
     click.echo(f'\n],"count":{count}}}')
 

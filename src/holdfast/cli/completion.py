@@ -1,4 +1,4 @@
-"""`holdfast completion`: what a shell needs to complete commands and options."""
+"""`holdfast completion`: shell completion of commands and options."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from holdfast.settings import load, rows
 
 @click.group("config")
 def command() -> None:
-    """The settings in force."""
+    """Show the effective settings."""
 
 
 @command.command("list")
@@ -28,5 +28,5 @@ def list_settings(as_json: bool) -> None:
 
 
 def shown(value: str | int | bool) -> str:
-    """A value as the settings file would have it, without quotes."""
+    """Return a value as in the settings file, without quotes."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""`holdfast dags`: the DAGs that the scheduler has found in files."""
+"""`holdfast dags`: the DAGs that schedulers have found in files."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import Any
 import click
 import msgspec
 
-from holdfast import command as c
-from holdfast import run_command as r
+from holdfast import commands as c
 from holdfast.cli.facts import print_facts, when
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import json_option, print_document, print_table, say
-from holdfast.dagspec import TaskSpec
-from holdfast.run import DagInfo, FileInfo, Run
-from holdfast.schedule import asset_text, interval_text, next_run_at, schedule_text, spec_of
+from holdfast.model.dag import TaskSpec
+from holdfast.model.run import DagInfo, FileInfo, Run
+from holdfast.model.schedule import asset_text, interval_text, next_run_at, schedule_text, spec_of
 from holdfast.settings import load
 
 
 @click.group("dags")
 def command() -> None:
-    """The DAGs that are known."""
+    """List, show, pause and unpause DAGs."""
 
 
 @command.command("list")
@@ -29,9 +28,9 @@ def command() -> None:
 def list_dags(as_json: bool) -> None:
     """List DAGs with their schedules."""
     with open_store(load()) as store:
-        dags = store.execute(r.ListDags())
-        broken = [file for file in store.execute(r.ListFiles()) if file.error]
-        newest = [store.execute(r.ListRuns(dag_id=dag.dag_id, limit=1)) for dag in dags]
+        dags = store.execute(c.ListDags())
+        broken = [file for file in store.execute(c.ListFiles()) if file.error]
+        newest = [store.execute(c.ListRuns(dag_id=dag.dag_id, limit=1)) for dag in dags]
         now = store.execute(c.Now())
     if as_json:
         found = [
@@ -55,7 +54,7 @@ def list_dags(as_json: bool) -> None:
             ],
         )
     else:
-        say("There are no DAGs; `holdfast run FILE` or a scheduler makes those of files known.")
+        say("There are no DAGs; `holdfast run FILE` or a scheduler registers the DAGs of files.")
     for file in broken:
         say(f"broken: {file.file}: {last_line(file)}")
     if broken:
@@ -68,8 +67,8 @@ def list_dags(as_json: bool) -> None:
 def show(dag_id: str, as_json: bool) -> None:
     """Show a DAG and its tasks."""
     with open_store(load()) as store:
-        dag = store.execute(r.GetDag(dag_id))
-        runs = store.execute(r.ListRuns(dag_id=dag_id, limit=1))
+        dag = store.execute(c.GetDag(dag_id))
+        runs = store.execute(c.ListRuns(dag_id=dag_id, limit=1))
         now = store.execute(c.Now())
     spec = spec_of(dag)
     if as_json:
@@ -105,7 +104,7 @@ def show(dag_id: str, as_json: bool) -> None:
 def errors(as_json: bool) -> None:
     """Show the files that cannot be imported, with their tracebacks."""
     with open_store(load()) as store:
-        broken = [file for file in store.execute(r.ListFiles()) if file.error]
+        broken = [file for file in store.execute(c.ListFiles()) if file.error]
     if as_json:
         print_document({"import_errors": broken, "total_entries": len(broken)})
         return
@@ -119,7 +118,7 @@ def errors(as_json: bool) -> None:
 @click.argument("dag_id")
 @json_option
 def pause(dag_id: str, as_json: bool) -> None:
-    """Let the schedule start no more runs of a DAG."""
+    """Pause a DAG: its schedule starts no more runs."""
     set_paused(dag_id, True, as_json)
 
 
@@ -127,20 +126,20 @@ def pause(dag_id: str, as_json: bool) -> None:
 @click.argument("dag_id")
 @json_option
 def unpause(dag_id: str, as_json: bool) -> None:
-    """Let the schedule start runs of a DAG again."""
+    """Unpause a DAG: its schedule starts runs again."""
     set_paused(dag_id, False, as_json)
 
 
 def set_paused(dag_id: str, paused: bool, as_json: bool) -> None:
     with open_store(load()) as store:
-        store.execute(r.PauseDag(dag_id, paused))
+        store.execute(c.PauseDag(dag_id, paused))
     say(f"DAG `{dag_id}` is {'paused' if paused else 'no longer paused'}.")
     if as_json:
         print_document({"dag_id": dag_id, "paused": paused})
 
 
 def of_dag(dag: DagInfo, last: Run | None, now: datetime) -> dict[str, Any]:
-    """A DAG in the shape that `--json` prints."""
+    """Return a DAG in the form that `--json` prints."""
     spec = spec_of(dag)
     return {
         "dag_id": dag.dag_id,
@@ -165,10 +164,10 @@ def of_dag(dag: DagInfo, last: Run | None, now: datetime) -> dict[str, Any]:
 
 
 def where(dag: DagInfo) -> str:
-    """The file that holds a DAG, in words where none does."""
+    """Return the file that holds a DAG, or text that says since when none does."""
     if dag.stale_at is not None:
         return f"stale since {when(dag.stale_at)}"
-    return dag.file or f"away since {when(dag.seen_at)}"
+    return dag.file or f"missing since {when(dag.seen_at)}"
 
 
 def task_cells(task: TaskSpec) -> tuple[str, ...]:
@@ -188,6 +187,6 @@ def task_cells(task: TaskSpec) -> tuple[str, ...]:
 
 
 def last_line(file: FileInfo) -> str:
-    """What a traceback or message comes to."""
+    """Return the last line of a traceback or message, without its hint."""
     lines = [line for line in file.error.splitlines() if line and not line.startswith("hint: ")]
     return lines[-1] if lines else ""

@@ -12,12 +12,12 @@ from holdfast.settings import load
 
 @click.group("db")
 def command() -> None:
-    """The schema of the database."""
+    """Migrate and check the schema of the database."""
 
 
 @command.command("migrate")
 def migrate() -> None:
-    """Bring the schema up to date. The embedded database does so by itself."""
+    """Upgrade the schema. The embedded database is upgraded automatically."""
     from holdfast.stores.sql import schema
 
     before, after = schema.migrate(load().database_url)
@@ -29,7 +29,7 @@ def migrate() -> None:
 
 @command.command("check")
 def check() -> None:
-    """Say whether the schema is up to date; exit status 1 if it is not."""
+    """Check whether the schema is up to date; the exit status is 1 if it is not."""
     from holdfast.stores.sql import schema
 
     current, head = schema.check(load().database_url)
@@ -45,9 +45,9 @@ def check() -> None:
 @click.argument("revision")
 @yes_option
 def downgrade(revision: str, yes: bool) -> None:
-    """Take the schema back to an older REVISION; `base` removes all of it."""
+    """Downgrade the schema to REVISION; `base` removes all tables."""
     from holdfast.stores.sql import schema
 
-    ask(f"Take the database back to {revision}? What only the newer schema holds is lost.", yes)
+    ask(f"Downgrade the database to {revision}? Data that only the newer schema has is lost.", yes)
     before, after = schema.downgrade(load().database_url, revision)
-    say(f"Took the database from {before or 'nothing'} back to {after or 'nothing'}.")
+    say(f"Downgraded the database from {before or 'nothing'} to {after or 'nothing'}.")

@@ -1,59 +1,29 @@
-"""The values that the store answers with, in the shape that `--json` prints."""
+"""Answers of the store in the form that `--json` and tables print."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
-from msgspec import Raw, to_builtins
+from msgspec import Raw
 
 from holdfast.actions.loads import Load
 from holdfast.cli.parameter import REFERENCE
-from holdfast.entry import Entry, TaskWriter, Version, Writer
 from holdfast.errors import UnreadableValue
-from holdfast.identifier import one_line
-from holdfast.loadrecord import as_json
-from holdfast.scope import StoreScope, TaskScope
-from holdfast.value import reference_in, shown_json
-
-
-def of_scope(scope: StoreScope) -> dict[str, Any]:
-    if isinstance(scope, TaskScope):
-        return {
-            "dag_id": scope.dag_id,
-            "run_id": scope.run_id,
-            "task_id": scope.task_id,
-            "map_index": scope.map_index,
-        }
-    named = {"asset": scope.name, "asset_uri": scope.uri}
-    return {field: name for field, name in named.items() if name is not None}
-
-
-def of_writer(writer: Writer) -> dict[str, Any]:
-    if isinstance(writer, TaskWriter):
-        return {"kind": "task", **of_scope(writer.scope)}
-    return dict(to_builtins(writer))
+from holdfast.model import presentation
+from holdfast.model.entry import Entry, Version
+from holdfast.model.load_record import as_json
+from holdfast.model.presentation import of_scope, of_writer
+from holdfast.model.scope import StoreScope
+from holdfast.model.value import reference_in, shown_json
+from holdfast.portable.identifier import one_line
 
 
 def of_entry(scope: StoreScope, entry: Entry[str]) -> dict[str, Any]:
-    return {
-        **of_scope(scope),
-        "key": entry.key,
-        **of_stored(entry.value),
-        "version": entry.version,
-        "updated_at": entry.updated_at,
-        "expires_at": entry.expires_at,
-        "writer": of_writer(entry.writer),
-    }
+    return {**of_scope(scope), **presentation.of_entry(entry, _read)}
 
 
 def of_version(step: Version[str]) -> dict[str, Any]:
-    return {
-        "version": step.version,
-        **of_stored(step.value),
-        "updated_at": step.updated_at,
-        "writer": of_writer(step.writer),
-    }
+    return presentation.of_version(step, _read)
 
 
 def of_load(load: Load) -> dict[str, Any]:
@@ -65,28 +35,17 @@ def of_load(load: Load) -> dict[str, Any]:
         "undone": load.is_void,
         "version": load.version,
         "updated_at": load.updated_at,
-        "writer": of_writer(load.writer),
+        "last_updated_by": of_writer(load.writer),
     }
 
 
 def of_value(text: str) -> Raw:
-    """JSON text, as what it says."""
+    """Return JSON text that is printed as the value itself, not as a string."""
     return Raw(text)
 
 
-def of_stored(text: str | None) -> dict[str, Any]:
-    """A value as its writer knows it, or the reference to it; both are null where there is none, or
-    what is stored is not JSON."""
-    reference = None if text is None else reference_in(text)
-    value = None
-    if text is not None and reference is None:
-        with suppress(UnreadableValue):
-            value = Raw(shown_json(text, ""))
-    return {"value": value, "reference": reference}
-
-
 def cell(text: str) -> str:
-    """A value for a table, as its writer knows it. References and what is not JSON are marked."""
+    """Return a value for a table, as its writer knows it. References and non-JSON are marked."""
     if (reference := reference_in(text)) is not None:
         return REFERENCE + one_line(reference)
     try:
@@ -96,7 +55,12 @@ def cell(text: str) -> str:
 
 
 def line(text: str, where: str) -> str:
-    """A value for programs, as its writer knows it. A reference is no JSON, so that it is never
-    taken for a value. UnreadableValue, which says where, for what is not JSON."""
+    """Return a value for programs, as its writer knows it. A reference is printed as text that is
+    not JSON, so that it is never taken for a value. Raise UnreadableValue, which names `where`, for
+    text that is not JSON."""
     reference = reference_in(text)
     return shown_json(text, where) if reference is None else REFERENCE + one_line(reference)
+
+
+def _read(text: str, where: str) -> Raw:
+    return Raw(shown_json(text, where))

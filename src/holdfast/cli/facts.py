@@ -1,4 +1,4 @@
-"""What is known of one thing, a name and a value on each line."""
+"""Output of the facts about one object, a name and a value on each line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.cli.output import print_lines, shortened, time_text
 
 
 def print_facts(facts: dict[str, str]) -> None:
-    """Those that there are, in columns on a terminal and with a tab between them elsewhere."""
+    """Print the facts that are not empty, in columns on a terminal, with tabs elsewhere."""
     known = {name: value for name, value in facts.items() if value}
     if sys.stdout.isatty():
         width = max(len(name) for name in known) + 2
@@ -23,5 +23,5 @@ def print_facts(facts: dict[str, str]) -> None:
 
 
 def when(time: datetime | None) -> str:
-    """A time that may not have come."""
+    """Return a time as text; empty for None."""
     return time_text(time) if time else ""

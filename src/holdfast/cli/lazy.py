@@ -1,4 +1,4 @@
-"""A group of commands whose modules are imported when they are asked for."""
+"""A click group whose modules are imported when one of their commands is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 
 class LazyGroup(click.Group):
-    """Finds each command as `command` in the module that is listed for it."""
+    """A group that finds each command as `command` in the module that is listed for it."""
 
     def __init__(self, *args: Any, modules: Mapping[str, str], **options: Any) -> None:
         super().__init__(*args, **options)

@@ -1,4 +1,4 @@
-"""A run, as a person sees it: a table that changes on a terminal, lines elsewhere."""
+"""Views of a run: a live table on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 import msgspec
 
-from holdfast.identifier import one_line
-from holdfast.run import Run, TaskInstance, TaskState
-from holdfast.scope import TaskScope
+from holdfast.model.run import Run, TaskInstance, TaskState
+from holdfast.model.scope import TaskScope
+from holdfast.portable.identifier import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -23,7 +23,8 @@ MANY: Final = 6
 MOST_FAILURES: Final = 10
 BAR: Final = 12
 
-# The first of these that any instance of a mapped task has is shown for all of them.
+# In order of precedence: the first of these that any instance of a mapped task has is shown for
+# all.
 STYLES: Final = {
     TaskState.RUNNING: "cyan",
     TaskState.FAILED: "bold red",
@@ -36,7 +37,7 @@ STYLES: Final = {
 
 
 class PlainView:
-    """One line for each change of state."""
+    """A view with one line for each change of state."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -46,7 +47,7 @@ class PlainView:
     def update(
         self, run: Run, tasks: Sequence[TaskInstance], progress: Mapping[TaskScope, Any]
     ) -> None:
-        """Tell what has changed since the last time."""
+        """Print what has changed since the last update."""
         changed = self._run is None or self._run.state is not run.state
         self._run = run
         if changed and not run.state.ended:
@@ -57,7 +58,7 @@ class PlainView:
             if now == before or is_to_begin(one):
                 continue
             self._seen[one.scope] = now
-            # That a task waits is worth a line only where it has run before.
+            # A waiting task is worth a line only if it has run before.
             waits = one.state in (None, TaskState.SCHEDULED) and before is None
             if not waits and one.state is not TaskState.REMOVED:
                 self._tell_task(one)
@@ -66,11 +67,11 @@ class PlainView:
             self._tell(run.ended_at, f"run {run.run_id} of {run.dag_id}", run.state, length)
 
     def say(self, text: str) -> None:
-        """A remark."""
+        """Print a message."""
         print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Flush the stream, after the last update."""
         self._stream.flush()
 
     def _tell_task(self, one: TaskInstance) -> None:
@@ -100,7 +101,7 @@ class PlainView:
 
 
 class Row(NamedTuple):
-    """What the table shows of a task, of one map index, or of many together."""
+    """A row of the table: a task, one map index of it, or many of them together."""
 
     label: str
     state: TaskState
@@ -117,7 +118,7 @@ class Row(NamedTuple):
 
 
 class LiveView:
-    """A table of tasks that is drawn anew as they change. It is there from the first update on."""
+    """A table of tasks that is redrawn as they change. It appears with the first update."""
 
     def __init__(self, console: Console) -> None:
         from rich.live import Live
@@ -129,17 +130,17 @@ class LiveView:
     def update(
         self, run: Run, tasks: Sequence[TaskInstance], progress: Mapping[TaskScope, Any]
     ) -> None:
-        """Show this from now on."""
+        """Show these states from now on."""
         self._shown = run, tasks, progress
         if not self._live.is_started:
             self._live.start()
 
     def say(self, text: str) -> None:
-        """A remark, above the table."""
+        """Print a message, above the table."""
         self._console.print(text, markup=False, emoji=False, highlight=False)
 
     def close(self) -> None:
-        """Leave the table as it is, with what failed in full below it."""
+        """Leave the table as it is, with the full errors of failed tasks below it."""
         if self._shown is None or not self._live.is_started:
             return
         self._live.stop()
@@ -157,7 +158,7 @@ class LiveView:
             return Text()
         run, tasks, progress = self._shown
         now = datetime.now(UTC)
-        # The lines that are not the table's: one above, its header, one below, and the cursor's.
+        # Lines outside of the table: one above, its header, one below, and the cursor's.
         rows, more = fitting(table_rows(tasks, progress, now), max(self._console.height - 4, 1))
         parts: list[RenderableType] = [self._headline(run, tasks, now), self._table(rows, now)]
         if more:
@@ -191,7 +192,7 @@ class LiveView:
         if width >= 50:
             table.add_column("try", no_wrap=True, justify="right")
         if width >= 60:
-            # Given a width, a long error does not squeeze the columns before it.
+            # With a fixed width, a long error does not squeeze the columns before it.
             taken = [
                 max([len(str(column.header)), *(cell_len(line[index]) for line in lines)]) + 2
                 for index, column in enumerate(table.columns)
@@ -208,7 +209,7 @@ class LiveView:
 def table_rows(
     tasks: Iterable[TaskInstance], progress: Mapping[TaskScope, Any], now: datetime
 ) -> list[Row]:
-    """The rows of the table, in the order in which tasks started, then those that wait."""
+    """Return the rows of the table, in the order in which tasks started, then those that wait."""
     groups: defaultdict[str, list[TaskInstance]] = defaultdict(list)
     for one in tasks:
         if one.state is not TaskState.REMOVED:
@@ -225,8 +226,8 @@ def table_rows(
 
 
 def fitting(rows: list[Row], height: int) -> tuple[list[Row], list[Row]]:
-    """The rows that fit, and the others. What goes on or went wrong has precedence, then what
-    ended last."""
+    """Return the rows that fit, and the others. Tasks that run, have failed or wait for a retry
+    come first, then those that ended last."""
     if len(rows) <= height:
         return rows, []
     urgent = {TaskState.RUNNING: 0, TaskState.FAILED: 1, TaskState.UP_FOR_RETRY: 2}
@@ -248,7 +249,7 @@ def _row(one: TaskInstance, progress: Any, now: datetime) -> Row:
     if state is TaskState.RUNNING:
         detail = "" if progress is None else progress_text(progress)
     elif state is TaskState.UP_FOR_RETRY and one.ready_at is not None and one.ready_at > now:
-        detail = f"again in {duration_text(one.ready_at - now)}: {detail}"
+        detail = f"retry in {duration_text(one.ready_at - now)}: {detail}"
     return Row(label(one.scope), state, one.attempt, one.started_at, one.ended_at, detail)
 
 
@@ -270,8 +271,8 @@ def _earliest(group: Iterable[TaskInstance]) -> datetime | None:
 
 
 def progress_text(progress: Any) -> str:
-    """What a task tells of its progress. `x` and `done_x` in it are drawn as a bar, and then of the
-    rest only the rows are told that Spark read and wrote."""
+    """Return the progress that a task reports as text. Pairs of `x` and `done_x` are drawn as a
+    bar; of the rest, only the rows that Spark has read and written are then shown."""
     if isinstance(progress, str):
         return one_line(progress)
     if not isinstance(progress, dict):
@@ -282,8 +283,8 @@ def progress_text(progress: Any) -> str:
         if _is_number(total) and total > 0 and _is_number(progress.get(f"done_{name}"))
     }
     if not parts:
-        told = (f"{name} {_json(value)}" for name, value in progress.items())
-        return one_line(", ".join(told))
+        shown = (f"{name} {_json(value)}" for name, value in progress.items())
+        return one_line(", ".join(shown))
     texts = [f"{done:,}/{total:,} {name}" for name, (done, total) in parts.items()]
     texts += [
         f"{progress[name]:,} {name.replace('_', ' ')}"
@@ -312,7 +313,7 @@ def in_words(states: Mapping[TaskState, int]) -> str:
 
 
 def is_to_begin(one: TaskInstance) -> bool:
-    """Whether its next attempt is on its way. Until that begins, the times are of the last one."""
+    """Return whether its next attempt is about to start; until then, its times are of the last."""
     begun = one.started_at is not None and one.ended_at is None
     return one.state is TaskState.RUNNING and not begun
 
@@ -326,7 +327,7 @@ def span(start: datetime | None, end: datetime | None) -> timedelta | None:
 
 
 def duration_text(length: timedelta) -> str:
-    """A length as a person says it: 0.4s, 12s, 3m 05s, 1h 02m, 2d 03h."""
+    """Return a duration as people write it: 0.4s, 12s, 3m 05s, 1h 02m, 2d 03h."""
     seconds = length.total_seconds()
     if seconds < 10:
         return f"{seconds:.1f}s"

@@ -1,4 +1,4 @@
-"""Printing a log: as it is, however long, from its end, or as it grows."""
+"""Output of a log file: all of it, its last lines, or as it grows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ PAUSE: Final = 0.2
 
 
 def print_log(path: Path, tail: int | None, ended: Callable[[], bool] | None) -> bool:
-    """Print the file, or its last lines; with `ended`, go on until that is so.
+    """Print the file, or its last lines; with `ended`, follow it until that returns True.
 
-    False where there is no file.
+    Return False where there is no file.
     """
     with suppress(KeyboardInterrupt):
         while ended is not None and not path.exists() and not ended():
@@ -32,14 +32,14 @@ def print_log(path: Path, tail: int | None, ended: Callable[[], bool] | None) ->
                     seek_last_lines(file, tail)
                 copy(file, sys.stdout.buffer, ended)
             except BrokenPipeError:
-                # Whoever reads has had enough. Nothing is to be written at exit either.
+                # The reader has closed the pipe. Nothing must be written at exit either.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return True
 
 
 def copy(file: BinaryIO, to: BinaryIO, ended: Callable[[], bool] | None) -> None:
     while True:
-        # Asked before reading: what came before the end is then read.
+        # Called before reading, so that everything written before the end is read.
         last = ended is None or ended()
         while block := file.read(BLOCK):
             to.write(block)
@@ -50,11 +50,11 @@ def copy(file: BinaryIO, to: BinaryIO, ended: Callable[[], bool] | None) -> None
 
 
 def seek_last_lines(file: BinaryIO, count: int) -> None:
-    """Go to where the last lines begin."""
+    """Seek to the beginning of the last lines."""
     position = file.seek(0, os.SEEK_END)
     if count == 0 or position == 0:
         return
-    # The line break at the very end ends the last line and begins no other.
+    # A line break at the very end ends the last line and starts no other.
     file.seek(position - 1)
     missing = count + (file.read(1) == b"\n")
     while position > 0 and missing > 0:

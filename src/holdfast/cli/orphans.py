@@ -1,4 +1,4 @@
-"""`holdfast state-store cleanup-asset-store`: remove the state of assets that no DAG declares."""
+"""`holdfast state-store cleanup-asset-store`: delete the state of assets that no DAG declares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cleanup_asset_store(dry_run: bool, as_json: bool) -> None:
     """Delete the state of assets that no DAG declares any more.
 
     An asset loses its entries and history once it has been inactive for [state_store]
-    orphan_grace_days; it stays known. A scheduler does this by itself.
+    orphan_grace_days; the asset itself stays. A scheduler does this periodically.
     """
     settings = load()
     grace = timedelta(days=settings.state_store.orphan_grace_days)

@@ -1,4 +1,4 @@
-"""Where output goes: data to stdout, as a table, lines or JSON, and talk to stderr."""
+"""Output: data to stdout, as a table, lines or JSON, and messages to stderr."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ from typing import Any
 import click
 import msgspec
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document, for machines."
-)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 def say(text: str) -> None:
-    """A remark for the person at the terminal."""
+    """Print a message for the person at the terminal."""
     click.echo(text, err=True)
 
 
 def print_document(data: Any) -> None:
-    """One JSON document."""
+    """Print one JSON document."""
     click.echo(msgspec.json.format(msgspec.json.encode(data), indent=2))
 
 
 def print_lines(lines: Iterable[str]) -> int:
-    """Each line as it comes; answers how many there were."""
+    """Print each line as it comes; return their number."""
     count = 0
     for line in lines:
         sys.stdout.write(line + "\n")
@@ -36,7 +34,7 @@ def print_lines(lines: Iterable[str]) -> int:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal; elsewhere, lines with tabs between the columns."""
+    """Print a table on a terminal; elsewhere, lines with tabs between the columns."""
     if sys.stdout.isatty():
         print_rich_table(columns, rows)
     else:
@@ -52,12 +50,12 @@ def print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> N
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(shortened(cell) for cell in row))
-    # Keys and values are shown as they are, whatever rich would read into them.
+    # Keys and values are printed verbatim, without rich's markup.
     Console(markup=False, emoji=False, highlight=False).print(table)
 
 
 def shortened(cell: str) -> str:
-    """A value may be long; a terminal shows its beginning."""
+    """Return the beginning of a long value, for a terminal."""
     return cell if len(cell) <= 200 else cell[:199] + "…"
 
 

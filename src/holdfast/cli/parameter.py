@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, or that are more than text."""
+"""Arguments and options that several commands share, or that need parsing."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from datetime import datetime, timedelta
 import click
 
 from holdfast.errors import InvalidInput
-from holdfast.identifier import check_text
-from holdfast.retention import NEVER_EXPIRE
-from holdfast.settings import duration
-from holdfast.value import check_key, decode, parse
+from holdfast.model.duration import duration
+from holdfast.model.value import check_key, decode, parse
+from holdfast.portable.identifier import check_text
+from holdfast.portable.retention import NEVER_EXPIRE
 
 REFERENCE = "reference to "
-"""How a reference is printed in the place of a value."""
+"""The prefix with which a reference is printed in place of a value."""
 
 
 def whole_number(lowest: int, highest: int) -> Callable[[str | int], int]:
-    """A type whose range is too wide to be worth showing in the help, as click's own would."""
+    """Return a type for integers whose range, unlike that of click's, is not shown in the help."""
 
     def integer(text: str | int) -> int:
         with suppress(ValueError):
@@ -54,7 +54,7 @@ def _value(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
             raise InvalidInput(f"stdin is not UTF-8 text: {error}") from None
     if text.startswith(REFERENCE):
         raise InvalidInput(
-            f"VALUE is a {text.strip()}, which is no value",
+            f"VALUE is a {text.strip()}, which cannot be stored as a value",
             hint="`holdfast state-store copy` copies entries with their references; `export "
             "--resolve` fetches the values",
         )
@@ -82,7 +82,9 @@ def _conf(ctx: click.Context, parameter: click.Parameter, text: str | None) -> s
         return None
     conf = parse(text)
     if not isinstance(decode(conf), dict):
-        raise InvalidInput(f"--conf is no JSON object: {text}", hint="""write '{"key": "value"}'""")
+        raise InvalidInput(
+            f"--conf is not a JSON object: {text}", hint="""write '{"key": "value"}'"""
+        )
     return conf
 
 
@@ -93,7 +95,7 @@ def _time(ctx: click.Context, parameter: click.Parameter, text: str | None) -> d
         time = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInput(
-            f"--at is no time: {text!r}", hint="write 2026-01-31T12:00:00Z"
+            f"--at is not a time: {text!r}", hint="write 2026-01-31T12:00:00Z"
         ) from None
     if time.tzinfo is None:
         raise InvalidInput(f"--at has no time zone: {text!r}", hint=f"for UTC, write {text}Z")
@@ -101,7 +103,7 @@ def _time(ctx: click.Context, parameter: click.Parameter, text: str | None) -> d
 
 
 conf_option = click.option(
-    "--conf", metavar="JSON", callback=_conf, help="What the run is started with."
+    "--conf", metavar="JSON", callback=_conf, help="The run's configuration, a JSON object."
 )
 limit_option = click.option(
     "--limit",
@@ -109,20 +111,23 @@ limit_option = click.option(
     show_default=True,
     type=whole_number(1, 10**6),
     metavar="N",
-    help="How many at most.",
+    help="Maximum number to show.",
 )
 key_argument = click.argument("key", callback=_key)
 value_argument = click.argument("value", callback=_value)
 prefix_option = click.option(
-    "--prefix", default="", callback=_prefix, help="Only keys that begin so."
+    "--prefix", default="", callback=_prefix, help="Only keys with this prefix."
 )
 retention_option = click.option(
     "--retention",
     metavar="DURATION",
     callback=_retention,
-    help="When a task's entry expires: 30s, 5m, 1h or 7d from now, or never. Otherwise the "
-    "configured default counts.",
+    help="When a task's entry expires: 30s, 5m, 1h or 7d from now, or never. By default after "
+    "the configured retention.",
 )
 time_option = click.option(
-    "--at", metavar="TIME", callback=_time, help="To what it was then: 2026-01-31T12:00:00Z."
+    "--at",
+    metavar="TIME",
+    callback=_time,
+    help="Restore the value at this time: 2026-01-31T12:00:00Z.",
 )

@@ -1,4 +1,4 @@
-"""`holdfast state-store reconcile`: the workers' storage held against the store."""
+"""`holdfast state-store reconcile`: compare the workers' storage with the store."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, print_table, say
 from holdfast.cli.question import ask, yes_or_terminal
 from holdfast.cli.scope import part_options
 from holdfast.errors import InvalidInput, InvalidSettings, NotSupported, ObjectMissing
-from holdfast.scope import AssetScope, StoreScope
-from holdfast.settings import Settings, duration, duration_text, load
+from holdfast.model.duration import duration, duration_text
+from holdfast.model.scope import AssetScope, StoreScope
+from holdfast.settings import Settings, load
 from holdfast.store import Store
 
 if TYPE_CHECKING:
-    from holdfast.blobs.backend import ObjectStoreBackend
     from holdfast.spark.reconcile.comparison import Comparison
     from holdfast.spark.reconcile.deletion import Deletion
     from holdfast.spark.reconcile.summary import Summary
+    from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
 
 def _grace(ctx: click.Context, parameter: click.Parameter, text: str) -> timedelta:
@@ -41,7 +42,7 @@ def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
 
 @click.command("reconcile")
 @click.option(
-    "--delete", is_flag=True, is_eager=True, help="Delete orphans older than the grace time."
+    "--delete", is_flag=True, is_eager=True, help="Delete orphans older than the grace period."
 )
 @click.option(
     "--grace",
@@ -49,15 +50,17 @@ def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
     show_default=True,
     metavar="DURATION",
     callback=_grace,
-    help="How old an object must be to be deleted: 30s, 5m, 1h or 7d.",
+    help="Minimum age of an object to be deleted: 30s, 5m, 1h or 7d.",
 )
 @click.option(
     "--report",
     metavar="DIR",
-    help="Where Spark writes the report, as Parquet; by default under [core] home.",
+    help="Directory for the report, as Parquet; by default under [core] home.",
 )
 @part_options
-@click.option("--yes", is_flag=True, callback=_yes, help="Do not ask; scripts need it.")
+@click.option(
+    "--yes", is_flag=True, callback=_yes, help="Do not ask for confirmation; required in scripts."
+)
 @json_option
 def reconcile(
     scope: StoreScope | None,
@@ -69,14 +72,14 @@ def reconcile(
 ) -> None:
     """Compare the objects in the workers' storage with the references to them, on Spark.
 
-    All of them, or those of one task instance or asset. Pipelines may run meanwhile. The exit
-    status is 1 if a reference has no object.
+    All objects are compared, or those of one task instance or asset. Pipelines may run meanwhile.
+    The exit status is 1 if a reference has no object.
     """
     settings = load()
     backend = storage(settings)
     directory = report_directory(settings, report)
     with open_store(settings) as store:
-        # A store that cannot be read as a whole says so before Spark is started.
+        # A store that cannot be scanned raises before Spark is started.
         store.execute(c.PlanScan("task_references", 1, 1))
         scope = _known(store, scope)
         summary = reconciled(
@@ -85,14 +88,14 @@ def reconcile(
     if summary.missing:
         raise ObjectMissing(
             f"{counted(summary.missing, 'reference has', 'references have')} no object: "
-            f"what {'it' if summary.missing == 1 else 'they'} stood for is lost",
-            hint=f"{directory}/missing lists whose they are; restore the objects from a backup, "
-            "or set those keys anew",
+            f"{'its value is' if summary.missing == 1 else 'their values are'} lost",
+            hint=f"{directory}/missing lists the entries; restore the objects from a backup, or "
+            "set those keys again",
         )
 
 
 def _known(store: Store, scope: StoreScope | None) -> StoreScope | None:
-    """The scope, an asset by its name; an error where the store does not know it."""
+    """Return the scope, an asset by its name. Raise an error where the store does not know it."""
     if isinstance(scope, AssetScope):
         return AssetScope(name=store.execute(c.GetAsset(scope)).name)
     if scope is not None:
@@ -112,8 +115,8 @@ def reconciled(
     as_json: bool,
 ) -> Summary:
     from holdfast.spark.reconcile.comparison import Comparison
+    from holdfast.spark.session.maintenance import maintenance_session
     from holdfast.spark.source.registration import register
-    from holdfast.spark.standby import maintenance_session
 
     with maintenance_session(settings) as spark:
         register(spark)
@@ -139,50 +142,52 @@ def delete_orphans(
     comparison: Comparison, backend: ObjectStoreBackend, store: Store, scope: StoreScope | None
 ) -> Deletion:
     from holdfast.spark.reconcile.deletion import delete
-    from holdfast.stores.offload import OffloadStore
+    from holdfast.stores.offload.store import OffloadStore
 
     done = delete(comparison.orphans(), backend, OffloadStore(store, backend), scope)
     say(f"Deleted {counted(done.deleted, 'object', 'objects')}.")
     if done.failed:
-        say(f"{done.failed:,} could not be deleted; the purge queue tries them again.")
+        say(f"{done.failed:,} could not be deleted; the purge queue retries them.")
     if done.unclear:
-        say(f"{done.unclear:,} were left: it cannot be told whose they are.")
+        say(f"{done.unclear:,} were not deleted: their owners are not known.")
     return done
 
 
 def storage(settings: Settings) -> ObjectStoreBackend:
-    """The workers' storage, which must be one that can be listed, and from other processes."""
-    from holdfast.backend import load_backend
-    from holdfast.blobs.backend import ObjectStoreBackend
+    """Return the workers' storage. Raise an error unless it can be listed from other processes."""
+    from holdfast.stores.backend.contract import load_backend
+    from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
     name = settings.workers.state_backend
     if not name:
         raise InvalidSettings(
-            "there is no storage of workers to reconcile: [workers] state_backend is not set",
-            hint='with `state_backend = "holdfast.sdk.state.ObjectStoreBackend"` values become '
-            "objects; without one they are in the database",
+            "there is no storage to reconcile: [workers] state_backend is not set",
+            hint='set `state_backend = "holdfast.sdk.state.ObjectStoreBackend"` to offload '
+            "values; without it they are in the database",
         )
     backend = load_backend(name, {ObjectStoreBackend: settings.object_store})
     if not isinstance(backend, ObjectStoreBackend):
         raise NotSupported(
-            f"{name} cannot be reconciled: it has no way to list its objects",
-            hint="`holdfast.sdk.state.ObjectStoreBackend` has",
+            f"{name} cannot be reconciled: it cannot list its objects",
+            hint="use a backend that can, such as `holdfast.sdk.state.ObjectStoreBackend`",
         )
     if backend.url.startswith("memory:"):
         raise NotSupported(
             f"{backend.url} cannot be reconciled: it is in the memory of each worker",
-            hint="set [object_store] url to storage that lasts",
+            hint="set [object_store] url to persistent storage",
         )
     return backend
 
 
 def report_directory(settings: Settings, given: str | None) -> str:
-    """Where the report goes: a directory that Spark can write to, with nothing in it."""
+    """Return the directory for the report, which Spark can write to. Raise InvalidInput where it is
+    not empty, or other machines cannot reach it."""
     if given is None:
         if not (settings.spark.master or "local").startswith("local"):
             raise InvalidInput(
                 "Spark runs on other machines, which write the report",
-                hint="name a place that they all reach: --report s3a://bucket/reports/today",
+                hint="name a directory that all of them can reach: --report "
+                "s3a://bucket/reports/today",
             )
         now = datetime.now(UTC)
         return str((settings.home / "reconcile" / f"{now:%Y-%m-%dT%H-%M-%S-%fZ}").absolute())
@@ -199,7 +204,7 @@ def print_summary(summary: Summary, url: str, directory: str) -> None:
         "referenced": summary.named,
         "queued or reserved": summary.queued,
         "orphans": summary.orphan,
-        "orphans within the grace time": summary.young,
+        "orphans within the grace period": summary.young,
         "foreign files": summary.foreign,
     }
     say(f"Objects under {url}:")
@@ -215,5 +220,5 @@ def print_summary(summary: Summary, url: str, directory: str) -> None:
     if largest:
         print_table(("of", "name", "objects", "bytes"), largest)
     if summary.elsewhere:
-        say(f"{summary.elsewhere:,} references lead elsewhere, and were not looked at.")
+        say(f"{summary.elsewhere:,} references point to other storage, and were not checked.")
     say(f"The report is in {directory}.")

@@ -1,4 +1,4 @@
-"""Removing the directories of loads, wherever they are."""
+"""Removal of the directories of loads, on this machine or elsewhere."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ import msgspec
 
 from holdfast.actions.loads import Load
 from holdfast.errors import HoldfastError
-from holdfast.loadrecord import LoadRecord
+from holdfast.model.load_record import LoadRecord
 from holdfast.settings import Settings
 
 _LOCAL: Final = re.compile(r"file:(//)?(?=/)")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_FOREIGN: Final = "this load has not saved what is there"
+_FOREIGN: Final = "this load did not write the data in it"
 _HADOOP: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
 class Removal(msgspec.Struct):
-    """What became of directories that were to be removed."""
+    """The result of the removal of directories."""
 
     removed: list[str] = []
     left: dict[str, str] = {}
-    """Those that are still there, with the reason."""
+    """Directories that still exist, with the reason."""
 
 
 def data_of(load: Load) -> list[str]:
-    """Return the directories that a load wrote, that of the rows set aside included."""
+    """Return the directories that a load wrote, including that of quarantined rows."""
     record = load.record
     return [*record.directories, *([record.quarantine] if record.quarantine else [])]
 
 
 def may_be_there(settings: Settings, load: Load) -> bool:
-    """Tell whether data of a load is there, or is where only Spark can look."""
+    """Return whether data of a load exists, or is where only Spark can look."""
     paths = [_local_path(settings, directory) for directory in data_of(load)]
     return any(path is None or os.path.lexists(path) for path in paths)
 
@@ -46,8 +46,8 @@ def may_be_there(settings: Settings, load: Load) -> bool:
 def remove(settings: Settings, loads: Sequence[Load]) -> Removal:
     """Remove the directories of these loads.
 
-    What is gone already is passed over. A directory that does not have the name of its load, or
-    that another load has saved, is left.
+    Directories that are gone already are skipped. A directory that does not have the name of its
+    load, or that another load has saved, is left.
     """
     removal = Removal()
     distant = []
@@ -67,10 +67,10 @@ def remove(settings: Settings, loads: Sequence[Load]) -> Removal:
 
 
 def _local_path(settings: Settings, directory: str) -> str | None:
-    """Return where a directory is on this machine; None where Spark has to find it."""
+    """Return the path of a directory on this machine; None where Spark has to find it."""
     if local := _LOCAL.match(directory):
         return directory[local.end() :]
-    # Without a scheme it is in Hadoop's default file system, which may be configured.
+    # A path without a scheme is in Hadoop's default file system, which may be configured.
     elsewhere = "spark.hadoop.fs.defaultFS" in settings.spark.conf or any(
         name in os.environ for name in _HADOOP
     )
@@ -78,18 +78,18 @@ def _local_path(settings: Settings, directory: str) -> str | None:
 
 
 def _is_own(record: LoadRecord, names: Sequence[str], read: Callable[[str], str]) -> bool:
-    """Tell whether the load of a record has saved the directory that has these names in it."""
-    from holdfast.spark.edition import TRY
+    """Return whether the load of a record has saved the directory that contains these names."""
+    from holdfast.spark.checkpoints.edition import TRY
     from holdfast.spark.publication import FILE
 
     if FILE not in names:
-        # Where nothing is renamed, a load has a directory for each try, and no manifest.
+        # Without renames, a load has a directory for each try, and no manifest.
         return all(name.startswith(f"{TRY}=") for name in names)
     try:
         manifest = json.loads(read(FILE))
     except ValueError:
         return False
-    # Two loads with the same name, of two stores, did not begin in the same microsecond.
+    # Two loads of the same name, in two stores, did not start in the same microsecond.
     return isinstance(manifest, dict) and manifest.get("started_at") == record.started_at
 
 
@@ -112,7 +112,7 @@ def _remove_here(directory: str, path: str, record: LoadRecord, removal: Removal
 
 
 def _empty(path: str) -> None:
-    """Remove what is in a directory but for the manifest, which says whose it is until the end."""
+    """Empty a directory except for the manifest, which identifies its load until the end."""
     from holdfast.spark.publication import FILE
 
     with os.scandir(path) as found:
@@ -126,7 +126,7 @@ def _empty(path: str) -> None:
 def _remove_elsewhere(
     settings: Settings, directories: Sequence[tuple[str, LoadRecord]], removal: Removal
 ) -> None:
-    from holdfast.spark.standby import maintenance_session
+    from holdfast.spark.session.maintenance import maintenance_session
     from holdfast.spark.transfer.directory import Directory
 
     with maintenance_session(settings) as spark:

@@ -1,4 +1,4 @@
-"""`holdfast state-store rewind`: an old value put back, and the loads that this undoes."""
+"""`holdfast state-store rewind`: restore an old value, and report the loads that this undoes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from datetime import datetime
 
 import click
 
-from holdfast import command as c
-from holdfast.accessor import rewind_target, run
+from holdfast import commands as c
 from holdfast.actions.loads import Load, Undoing, loads_of, undone_by
 from holdfast.cli import document
 from holdfast.cli.opening import as_worker, open_store, person
@@ -17,10 +16,12 @@ from holdfast.cli.parameter import VERSION, key_argument, time_option
 from holdfast.cli.question import ask, yes_or_terminal
 from holdfast.cli.removal import Removal, data_of, may_be_there, remove
 from holdfast.cli.scope import asset_options
-from holdfast.entry import Version
 from holdfast.errors import HoldfastError
-from holdfast.scope import AssetScope
+from holdfast.model.entry import Version
+from holdfast.model.rewind import rewind_target
+from holdfast.model.scope import AssetScope
 from holdfast.settings import load
+from holdfast.store import run
 
 
 def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
@@ -32,27 +33,30 @@ def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
 @asset_options
 @key_argument
 @click.option(
-    "--version", "--to-version", "version", type=VERSION, metavar="N", help="To that version."
+    "--version", "--to-version", "version", type=VERSION, metavar="N", help="Restore this version."
 )
 @click.option(
     "--run-id",
     "--before-run",
     "run_id",
     metavar="ID",
-    help="To what it was before that run first wrote.",
+    help="Restore the value from before this run first wrote.",
 )
 @time_option
 @click.option(
-    "--dry-run", is_flag=True, is_eager=True, help="Only show what would be put back and undone."
+    "--dry-run", is_flag=True, is_eager=True, help="Only show what would be restored and undone."
 )
 @click.option(
     "--remove-data",
     is_flag=True,
     is_eager=True,
-    help="Remove the directories of the loads that are undone, now or by an earlier rewind.",
+    help="Remove the directories of the undone loads, of this rewind and earlier ones.",
 )
 @click.option(
-    "--yes", is_flag=True, callback=_yes, help="Do not ask before data is removed; scripts need it."
+    "--yes",
+    is_flag=True,
+    callback=_yes,
+    help="Do not ask for confirmation before data is removed; required in scripts.",
 )
 @json_option
 def rewind(
@@ -66,10 +70,10 @@ def rewind(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Put an old value of an asset's KEY back.
+    """Restore an old value of an asset's KEY.
 
-    It becomes a new version, and is printed. If it is the watermark of incremental loads, those
-    that it undoes are named: their rows are loaded again.
+    The value becomes a new version, and is printed. If KEY is the watermark of incremental loads,
+    the loads that this undoes are listed: their rows are loaded again.
     """
     target = rewind_target(version, run_id, at)
     settings = load()
@@ -83,22 +87,22 @@ def rewind(
             undoing = run(worker, undone_by(scope, key, loads, step)) or undoing
         if any(one.undone is None for one in loads):
             say(
-                f"`{key}` does not say here which of its loads are undone: it is in the workers' "
-                "storage (rewind it where [workers] state_backend is configured), or it was set by "
-                "hand, and its history is gone."
+                f"The loads that this undoes cannot be listed for `{key}`: its value is in the "
+                "workers' storage (rewind where [workers] state_backend is configured), or was "
+                "set manually and has no history."
             )
         left = (one for one in loads if one.undone and may_be_there(settings, one))
         earlier = list(left) if remove_data else []
-        tell(undoing, earlier, dry_run, remove_data)
+        say_effect(undoing, earlier, dry_run, remove_data)
         if not dry_run:
             if remove_data and (undoing.undone or earlier):
-                ask(f"Put `{key}` of {scope} back and remove these directories?", yes)
+                ask(f"Restore `{key}` of {scope} and remove these directories?", yes)
             step = store.execute(c.Rewind(scope, key, target, person()))
         if not as_json:
-            tell_step(step, f"`{key}` of {scope}", dry_run)
+            say_step(step, f"`{key}` of {scope}", dry_run)
         if remove_data and not dry_run:
-            # Only now it is certain which loads are undone: one may have been faster than the
-            # rewind. What a rewind that was interrupted has left is among them too.
+            # Only now it is certain which loads are undone: a load may have finished before the
+            # rewind. Loads that an interrupted rewind has left are among them too.
             named = {one.version for one in undoing.undone}
             loads = run(worker, loads_of(scope, key))
             gone = [one for one in loads if one.undone or one.version in named]
@@ -115,52 +119,55 @@ def rewind(
             }
         )
     if removal.left:
-        told = "; ".join(f"{directory}: {why}" for directory, why in removal.left.items())
+        reasons = "; ".join(f"{directory}: {why}" for directory, why in removal.left.items())
         raise HoldfastError(
-            f"{counted(len(removal.left), 'directory', 'directories')} of undone loads could not "
-            f"be removed, and the rows in there are loaded again: {told}",
-            hint="remove them by hand, or give the same command again once it can be done",
+            f"{counted(len(removal.left), 'directory', 'directories')} of undone loads could "
+            f"not be removed, so their rows will be there twice: {reasons}",
+            hint="remove them manually, or run the same command again when the cause is fixed",
         )
 
 
-def tell_step(step: Version[str] | None, where: str, dry_run: bool) -> None:
+def say_step(step: Version[str] | None, where: str, dry_run: bool) -> None:
     if step is None or step.value is None:
-        say(f"{where} was absent then; it {'would be' if dry_run else 'is'} absent again.")
+        say(f"{where} did not exist then; it {'would be' if dry_run else 'is'} deleted.")
     else:
-        say(f"{'Would put' if dry_run else 'Put'} version {step.version} of {where} back:")
+        say(f"{'Would restore' if dry_run else 'Restored'} version {step.version} of {where}:")
         click.echo(document.cell(step.value))
 
 
-def tell(undoing: Undoing, earlier: Sequence[Load], dry_run: bool, remove_data: bool) -> None:
-    """Name the loads, and what to do with their data."""
+def say_effect(undoing: Undoing, earlier: Sequence[Load], dry_run: bool, remove_data: bool) -> None:
+    """Print the loads, and what to do with their data."""
     if undoing.undone:
         verb = "would be" if dry_run else "is" if len(undoing.undone) == 1 else "are"
         loads = counted(len(undoing.undone), "load", "loads")
-        say(f"{loads} {verb} undone, whose rows the next loads load again:")
-        tell_loads(undoing.undone)
+        say(f"{loads} {verb} undone; the next loads load the rows again:")
+        say_loads(undoing.undone)
     if earlier:
-        say(f"{counted(len(earlier), 'load was', 'loads were')} undone before and left data:")
-        tell_loads(earlier)
+        say(
+            f"{counted(len(earlier), 'load was', 'loads were')} undone by an earlier rewind and "
+            "left data:"
+        )
+        say_loads(earlier)
     if undoing.revived:
         revived = counted(len(undoing.revived), "load", "loads")
         verb = "would count" if dry_run else "counts" if len(undoing.revived) == 1 else "count"
         say(
-            f"{revived} that an earlier rewind has undone {verb} again. Where their data was "
-            "removed, rows are missing from then on: rewind to an earlier version instead."
+            f"{revived} that an earlier rewind has undone {verb} again. If their data was "
+            "removed, its rows are missing: rewind to an earlier version instead."
         )
-        tell_loads(undoing.revived)
+        say_loads(undoing.revived)
     if undoing.undone and not remove_data:
         say(
-            "Remove their data, or its rows are there twice: --remove-data removes directories. "
-            "A write that replaces rows needs no removal."
+            "Remove their data, or its rows are there twice: --remove-data removes "
+            "directories. A write that replaces rows needs no removal."
         )
     if undoing.forgotten:
         more = counted(undoing.forgotten, "more load", "more loads")
         verb = "would be" if dry_run else "is" if undoing.forgotten == 1 else "are"
-        say(f"{more} {verb} undone, of which no record is left; remove their data by hand.")
+        say(f"{more} {verb} undone without a record; remove their data manually.")
 
 
-def tell_loads(loads: Sequence[Load]) -> None:
+def say_loads(loads: Sequence[Load]) -> None:
     for one in loads:
         record = one.record
         rows = "" if record.rows is None else f", {counted(record.rows, 'row', 'rows')}"
@@ -169,4 +176,4 @@ def tell_loads(loads: Sequence[Load]) -> None:
         for directory in data_of(one):
             say(f"    {directory}")
         if not data_of(one):
-            say("    no directory is remembered")
+            say("    no directory is recorded")

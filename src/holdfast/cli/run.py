@@ -1,4 +1,4 @@
-"""`holdfast run`: a DAG file, here and now."""
+"""`holdfast run`: run the DAG of a file in the foreground."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from holdfast.cli.output import say
 from holdfast.cli.parameter import conf_option
-from holdfast.secrecy import hide_this_process
+from holdfast.process import hide_this_process
 from holdfast.settings import load
 
 if TYPE_CHECKING:
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--dag-id", metavar="ID", help="Which DAG, where the file has several.")
+@click.option("--dag-id", metavar="ID", help="The DAG to run, if the file has several.")
 @click.option(
-    "--run-id", metavar="ID", help="A name for the run; that of an unfinished run goes on with it."
+    "--run-id", metavar="ID", help="The run's id; the id of an unfinished run resumes it."
 )
 @conf_option
 def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None) -> None:
-    """Run the DAG in FILE to its end. The exit status is 0 only if it succeeded."""
-    from holdfast.run import RunState
-    from holdfast.runner.local import LocalRun
+    """Run the DAG in FILE until it ends. The exit status is 0 only if the run succeeded."""
+    from holdfast.model.run import RunState
+    from holdfast.runner.scheduler.foreground import LocalRun
 
     hide_this_process()
-    # As Ctrl-C: so that a container's stop leaves the run for another process to go on with.
+    # Handled as Ctrl-C, so that stopping a container leaves the run to be continued elsewhere.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with LocalRun(load(), file) as local:
         try:
@@ -40,7 +40,7 @@ def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None
             run = local.begin(dag, run_id, conf)
         except KeyboardInterrupt:
             local.abandon()
-            say("Stopped before the run began.")
+            say("Stopped before the run started.")
             sys.exit(130)
         if run.state.ended:
             say(f"Run {run.run_id} has ended: {run.state}. `holdfast tasks clear` runs it again.")
@@ -49,20 +49,20 @@ def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None
         try:
             state = local.carry_on(view)
         except KeyboardInterrupt:
-            view.say("Stopping: tasks are asked to end. Ctrl-C again ends them at once.")
+            view.say("Stopping: tasks are asked to end. Press Ctrl-C again to kill them.")
             view.close()
             try:
                 local.stop()
             except KeyboardInterrupt:
                 local.abandon()
-            say(f"Stopped. Go on with: {_command(file, dag_id, run.run_id)}")
+            say(f"Stopped. Resume with: {_command(file, dag_id, run.run_id)}")
             sys.exit(130)
         view.close()
     sys.exit(state is not RunState.SUCCESS)
 
 
 def _command(file: Path, dag_id: str | None, run_id: str) -> str:
-    """What goes on with a run."""
+    """Return the command that continues a run."""
     which = ["--dag-id", dag_id] if dag_id else []
     return shlex.join(["holdfast", "run", str(file), *which, "--run-id", run_id])
 

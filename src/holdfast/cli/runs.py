@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
@@ -10,8 +11,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from holdfast import command as c
-from holdfast import run_command as r
+from holdfast import commands as c
 from holdfast.actions.runs import check_deletable, check_startable, manual_run
 from holdfast.cli.assets import of_event
 from holdfast.cli.document import of_value
@@ -22,10 +22,10 @@ from holdfast.cli.output import counted, json_option, print_document, print_tabl
 from holdfast.cli.parameter import conf_option, limit_option
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.tasks import of_instance
-from holdfast.dagspec import Cron, DagSpec
 from holdfast.errors import Conflict, InvalidInput
-from holdfast.run import Run, RunKind, RunState
-from holdfast.schedule import spec_of
+from holdfast.model.dag import Cron, DagSpec
+from holdfast.model.run import Run, RunKind, RunState
+from holdfast.model.schedule import spec_of
 from holdfast.settings import load
 from holdfast.store import Store
 
@@ -34,17 +34,17 @@ PAGE = 1000
 
 @click.group("runs")
 def command() -> None:
-    """The runs of DAGs."""
+    """List, start and delete the runs of DAGs."""
 
 
 @command.command("list")
-@click.option("--dag-id", metavar="ID", help="Only those of this DAG.")
+@click.option("--dag-id", metavar="ID", help="Only runs of this DAG.")
 @click.option(
     "--state",
     "states",
     multiple=True,
     type=click.Choice([state.value for state in RunState]),
-    help="Only those in this state; may be given several times.",
+    help="Only runs in this state; may be given several times.",
 )
 @limit_option
 @json_option
@@ -52,7 +52,7 @@ def list_runs(dag_id: str | None, states: tuple[str, ...], limit: int, as_json: 
     """List runs, newest first."""
     wanted = tuple(RunState(state) for state in states)
     with open_store(load()) as store:
-        found = store.execute(r.ListRuns(dag_id=dag_id, states=wanted, limit=limit + 1))
+        found = store.execute(c.ListRuns(dag_id=dag_id, states=wanted, limit=limit + 1))
         now = store.execute(c.Now())
     runs, more = found[:limit], len(found) > limit
     if as_json:
@@ -75,9 +75,9 @@ def list_runs(dag_id: str | None, states: tuple[str, ...], limit: int, as_json: 
             ],
         )
     else:
-        say("There are no such runs." if dag_id or states else "There are no runs.")
+        say("There are no matching runs." if dag_id or states else "There are no runs.")
     if more:
-        say("There are more; --limit says how many to show.")
+        say("There are more; raise --limit to show them.")
 
 
 @command.command("show")
@@ -87,9 +87,9 @@ def list_runs(dag_id: str | None, states: tuple[str, ...], limit: int, as_json: 
 def show(dag_id: str, run_id: str, as_json: bool) -> None:
     """Show a run and its tasks."""
     with open_store(load()) as store:
-        run = store.execute(r.GetRun(dag_id, run_id))
-        tasks = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
-        events = store.execute(r.RunEvents(dag_id, run_id))
+        run = store.execute(c.GetRun(dag_id, run_id))
+        tasks = store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        events = store.execute(c.RunEvents(dag_id, run_id))
         now = store.execute(c.Now())
         waiting = waits_for(store, run)
     if as_json:
@@ -108,7 +108,7 @@ def show(dag_id: str, run_id: str, as_json: bool) -> None:
             "run": run.run_id,
             "kind": run.kind,
             "state": run.state,
-            "waits for": waiting,
+            "waiting for": waiting,
             "logical date": when(run.logical_date),
             "data interval": " to ".join(when(end) for end in interval if end),
             "conf": run.conf if run.conf != "{}" else "",
@@ -117,7 +117,7 @@ def show(dag_id: str, run_id: str, as_json: bool) -> None:
             "started": when(run.started_at),
             "ended": when(run.ended_at),
             "time": length_text(run, now),
-            "carried out by": str(run.owner or "") if not run.state.ended else "",
+            "owner": str(run.owner or "") if not run.state.ended else "",
         }
     )
     rows = [row.cells(now) for row in table_rows(tasks, {}, now)]
@@ -126,21 +126,21 @@ def show(dag_id: str, run_id: str, as_json: bool) -> None:
 
 @command.command("trigger")
 @click.argument("dag_id")
-@click.option("--run-id", metavar="ID", help="A name for the run.")
-@conf_option
 @click.option(
-    "--logical-date", metavar="TIME", help="The time that the run stands for; otherwise now."
+    "--run-id", metavar="ID", help="The run's id; by default derived from the logical date."
 )
+@conf_option
+@click.option("--logical-date", metavar="TIME", help="The run's logical date; by default now.")
 @json_option
 def trigger(
     dag_id: str, run_id: str | None, conf: str | None, logical_date: str | None, as_json: bool
 ) -> None:
-    """Ask for a run of a DAG.
+    """Queue a run of a DAG.
 
-    Its id is printed. A scheduler carries the run out, or `holdfast run FILE --run-id ID`.
+    The run's id is printed. A scheduler runs it, or `holdfast run FILE --run-id ID`.
     """
     with open_store(load()) as store:
-        dag = store.execute(r.GetDag(dag_id))
+        dag = store.execute(c.GetDag(dag_id))
         check_startable(dag)
         now = store.execute(c.Now())
         spec = spec_of(dag)
@@ -152,41 +152,41 @@ def trigger(
     else:
         click.echo(run.run_id)
     say(f"Queued run `{run.run_id}` of `{dag_id}`.")
-    again = f"holdfast run {spec.file} --dag-id {dag_id} --run-id {run.run_id}"
-    say(f"hint: a scheduler carries it out, or `{again}`")
+    again = shlex.join(["holdfast", "run", spec.file, "--dag-id", dag_id, "--run-id", run.run_id])
+    say(f"hint: a scheduler runs it, or `{again}`")
 
 
 @command.command("backfill")
 @click.argument("dag_id")
-@click.option("--from", "start", required=True, metavar="DATE", help="The first: 2026-01-01.")
+@click.option("--from", "start", required=True, metavar="DATE", help="First date: 2026-01-01.")
 @click.option(
-    "--to", "end", required=True, metavar="DATE", help="The last: 2026-01-31, the whole day."
+    "--to", "end", required=True, metavar="DATE", help="Last date, inclusive: 2026-01-31."
 )
-@click.option("--dry-run", is_flag=True, help="Only show which runs would be made.")
+@click.option("--dry-run", is_flag=True, help="Only show which runs would be created.")
 @json_option
 def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) -> None:
-    """Ask for the runs that the schedule of a DAG has between two dates and that do not exist.
+    """Queue the missing runs of a DAG's schedule between two dates.
 
-    Dates are in the time zone of the schedule; a time may be given too. A scheduler carries the
-    runs out.
+    Dates are in the time zone of the schedule; a time may be given too. A scheduler executes the
+    runs.
     """
-    from holdfast.runner.timetable import run_id, slots
+    from holdfast.model.timetable import run_id, slots
 
     with open_store(load()) as store:
-        info = store.execute(r.GetDag(dag_id))
+        info = store.execute(c.GetDag(dag_id))
         check_startable(info)
         dag = spec_of(info)
         first = moment("--from", start, zone_of(dag))
         last = moment("--to", end, zone_of(dag), end_of_day=True)
         if last < first:
-            raise InvalidInput(f"--to {end} is before --from {start}", hint="exchange them")
+            raise InvalidInput(f"--to {end} is before --from {start}", hint="swap them")
         asked = list(slots(dag, first, min(last, store.execute(c.Now()))))
         taken = logical_dates(store, dag_id)
         rows: list[tuple[datetime, str]] = []
         for slot in asked:
             if slot.logical_date in taken:
                 continue
-            run = r.CreateRun(
+            run = c.CreateRun(
                 dag_id=dag_id,
                 run_id=run_id(RunKind.BACKFILL, slot.logical_date),
                 kind=RunKind.BACKFILL,
@@ -194,7 +194,7 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
                 data_interval_start=slot.data_interval_start,
                 data_interval_end=slot.data_interval_end,
             )
-            with suppress(Conflict):  # the schedule, or another backfill, has just made it
+            with suppress(Conflict):  # the schedule, or another backfill, has just created it
                 if not dry_run:
                     store.execute(run)
                 rows.append((slot.logical_date, run.run_id))
@@ -205,7 +205,7 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
     elif rows:
         print_table(("logical date", "run"), [(when(date), id) for date, id in rows])
     queued = "would be queued" if dry_run else "queued"
-    say(f"{counted(len(rows), 'run', 'runs')} {queued}; {existing:,} there already.")
+    say(f"{counted(len(rows), 'run', 'runs')} {queued}; {existing:,} exist already.")
 
 
 @command.command("delete")
@@ -214,13 +214,13 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
 @yes_option
 @json_option
 def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
-    """Forget a run with its task instances, their task stores and logs."""
-    from holdfast.runner.logs import run_logs
+    """Delete a run with its task instances, their task stores and logs."""
+    from holdfast.actions.logs import run_logs
 
     settings = load()
     with open_store(settings) as store:
-        run = store.execute(r.GetRun(dag_id, run_id))
-        tasks = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        run = store.execute(c.GetRun(dag_id, run_id))
+        tasks = store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
         check_deletable(run, store.execute(c.Now()))
         what = counted(len(tasks), "task instance", "task instances")
         ask(f"Delete run `{run_id}` of `{dag_id}` with {what}, their state and logs?", yes)
@@ -232,7 +232,7 @@ def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
 
 
 def of_run(run: Run) -> dict[str, Any]:
-    """A run in the shape that `--json` prints."""
+    """Return a run in the form that `--json` prints."""
     return {
         "dag_id": run.dag_id,
         "run_id": run.run_id,
@@ -250,11 +250,11 @@ def of_run(run: Run) -> dict[str, Any]:
 
 
 def waits_for(store: Store, run: Run) -> str:
-    """What keeps any scheduler from going on with a run; mostly nothing."""
+    """Return what keeps every scheduler from continuing a run; usually empty."""
     if run.state.ended or run.kind is RunKind.EXTERNAL:
         return ""
-    known = {info.dag_id for info in store.execute(r.ListDags())}
-    return "" if run.dag_id in known else f"a DAG file that holds `{run.dag_id}`: none does"
+    known = {info.dag_id for info in store.execute(c.ListDags())}
+    return "" if run.dag_id in known else f"a DAG file that defines `{run.dag_id}`: there is none"
 
 
 def length_text(run: Run, now: datetime) -> str:
@@ -264,27 +264,27 @@ def length_text(run: Run, now: datetime) -> str:
 
 
 def logical_dates(store: Store, dag_id: str) -> set[datetime]:
-    """Those that have a run."""
+    """Return the logical dates that have a run."""
     found: set[datetime] = set()
     offset = 0
-    while runs := store.execute(r.ListRuns(dag_id=dag_id, limit=PAGE, offset=offset)):
+    while runs := store.execute(c.ListRuns(dag_id=dag_id, limit=PAGE, offset=offset)):
         found.update(run.logical_date for run in runs if run.logical_date is not None)
         offset += len(runs)
     return found
 
 
 def zone_of(dag: DagSpec) -> tzinfo:
-    """Where a date of the DAG begins at midnight."""
+    """Return the time zone of the dates of a DAG."""
     return ZoneInfo(dag.schedule.timezone) if isinstance(dag.schedule, Cron) else UTC
 
 
 def moment(option: str, text: str, zone: tzinfo, end_of_day: bool = False) -> datetime:
-    """A date, or a date and time, which may have a time zone of its own."""
+    """Parse a date, or a date and time, which may have its own time zone. Raise InvalidInput."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInput(
-            f"{option} is no date: {text!r}", hint="write 2026-01-31 or 2026-01-31T12:00:00Z"
+            f"{option} is not a date: {text!r}", hint="write 2026-01-31 or 2026-01-31T12:00:00Z"
         ) from None
     if end_of_day and len(text) <= len("2026-01-31"):
         time = time.replace(hour=23, minute=59, second=59, microsecond=999999)

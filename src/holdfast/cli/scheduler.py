@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.service import log_to_stderr, stopping, with_parent_option
+from holdfast.cli.service import stopping, with_parent_option
+from holdfast.process import log_to_stderr
 from holdfast.settings import load
 
 
@@ -14,12 +15,12 @@ from holdfast.settings import load
 @click.argument("dags_dir", type=click.Path(path_type=Path))
 @with_parent_option
 def command(dags_dir: Path, with_parent: int | None) -> None:
-    """Run the DAGs in DAGS_DIR: when they are due, when assets change, when somebody asks.
+    """Run the DAGs in DAGS_DIR: on schedule, when assets change, and on request.
 
-    Files are read again when they change. Expired entries and the state of forgotten assets are
-    removed at each cleanup_interval.
+    Files are read again when they change. Expired entries and the state of assets that no DAG
+    declares any more are removed at each cleanup_interval.
     """
-    from holdfast.runner.scheduler import Scheduler
+    from holdfast.runner.scheduler.scheduler import Scheduler
 
     log_to_stderr()
     stop = stopping(with_parent)

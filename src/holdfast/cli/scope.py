@@ -1,4 +1,4 @@
-"""The options that say whose state a command is about."""
+"""Options that select the scope of a command."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import click
 
 from holdfast.cli.parameter import MAP_INDEX
-from holdfast.command import AssetFilter, TaskFilter, Where
+from holdfast.commands import AssetFilter, TaskFilter, Where
 from holdfast.errors import InvalidInput
-from holdfast.identifier import check_text
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.portable.identifier import check_text
 
 Function: TypeAlias = Callable[..., None]
 
@@ -24,7 +24,7 @@ _TASK_OPTIONS = (
         "--map-index",
         type=MAP_INDEX,
         metavar="N",
-        help="Index of a mapped task instance; -1, the default, where it is not mapped.",
+        help="Index of a mapped task instance; -1, the default, if it is not mapped.",
     ),
 )
 _ASSET_OPTIONS = (
@@ -34,12 +34,12 @@ _ASSET_OPTIONS = (
 
 
 def scope_options(function: Function) -> Function:
-    """Gives the command a `scope`: one task instance or one asset."""
+    """Add options to a command and pass it a `scope`: one task instance or one asset."""
     return _with_scope(function, optional=False)
 
 
 def part_options(function: Function) -> Function:
-    """Gives the command a `scope`: one task instance or one asset, or None for all."""
+    """Add options to a command and pass it a `scope`: a task instance, an asset or None for all."""
     return _with_scope(function, optional=True)
 
 
@@ -64,7 +64,7 @@ def _with_scope(function: Function, *, optional: bool) -> Function:
 
 
 def asset_options(function: Function) -> Function:
-    """Gives the command a `scope`: one asset."""
+    """Add options to a command and pass it a `scope`: one asset."""
 
     @wraps(function)
     def with_scope(name: str | None, uri: str | None, **others: Any) -> None:
@@ -74,7 +74,7 @@ def asset_options(function: Function) -> Function:
 
 
 def filter_options(function: Function) -> Function:
-    """Gives the command a `where`: one scope, or all that match what is given."""
+    """Add options to a command and pass it a `where`: one scope, or all that match the options."""
 
     @wraps(function)
     def with_where(
@@ -90,7 +90,7 @@ def filter_options(function: Function) -> Function:
         tasks = TaskFilter(dag_id, run_id, task_id, map_index)
         function(where=_where(tasks, name, uri, assets), **others)
 
-    assets = click.option("--assets", is_flag=True, help="Every asset.")
+    assets = click.option("--assets", is_flag=True, help="All assets.")
     return _with(with_where, *_TASK_OPTIONS, *_ASSET_OPTIONS, assets)
 
 
@@ -104,7 +104,7 @@ def _where(tasks: TaskFilter, name: str | None, uri: str | None, assets: bool) -
     if assets:
         if tasks != TaskFilter() or name or uri:
             raise InvalidInput(
-                "--assets means every asset", hint="leave out the options that name one"
+                "--assets selects all assets", hint="leave out the options that name one"
             )
         return AssetFilter()
     if name is not None or uri is not None or _missing(tasks) == []:
@@ -121,7 +121,7 @@ def _one_scope(
         if missing := _missing(tasks):
             given = "" if tasks == TaskFilter() else "the rest of "
             raise InvalidInput(
-                "it is not said whose state this is about",
+                "no task instance or asset is named",
                 hint=f"give {given}--dag-id, --run-id and --task-id ({', '.join(missing)} "
                 "missing), or --asset",
             )
@@ -139,9 +139,9 @@ def _one_scope(
 
 def _one_asset(name: str | None, uri: str | None, both_names: bool = False) -> AssetScope:
     if name is None and uri is None:
-        raise InvalidInput("it is not said which asset", hint="give --asset or --asset-uri")
+        raise InvalidInput("no asset is named", hint="give --asset or --asset-uri")
     if name is not None and uri is not None and not both_names:
-        raise InvalidInput("both --asset and --asset-uri are given", hint="one of them is enough")
+        raise InvalidInput("both --asset and --asset-uri are given", hint="give one of them")
     return AssetScope(name=name, uri=uri)
 
 

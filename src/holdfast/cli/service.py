@@ -1,28 +1,30 @@
-"""What the commands that run until they are told to stop have in common."""
+"""Shared parts of the commands that run until they are stopped."""
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
-import sys
 import time
 from threading import Event, Thread
 from types import FrameType
 
 import click
 
-from holdfast.secrecy import hide_this_process
+from holdfast.process import hide_this_process
 
 ROUND = 0.5
 
 with_parent_option = click.option(
-    "--with-parent", type=int, hidden=True, help="End when that process, which started it, does."
+    "--with-parent",
+    type=int,
+    hidden=True,
+    help="Exit when the process with this id, its parent, exits.",
 )
 
 
 def stopping(with_parent: int | None = None) -> Event:
-    """Set by Ctrl-C and by SIGTERM; if asked to, when the parent is gone.
+    """Return an event that is set by Ctrl-C and SIGTERM, and with `with_parent` when the parent
+    ends.
 
     From here on, other processes of the user cannot read this one.
     """
@@ -43,8 +45,3 @@ def _follow(parent: int, event: Event) -> None:
     while os.getppid() == parent:
         time.sleep(ROUND)
     event.set()
-
-
-def log_to_stderr() -> None:
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("holdfast").setLevel(logging.INFO)

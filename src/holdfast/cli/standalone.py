@@ -6,17 +6,18 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.service import log_to_stderr, stopping
+from holdfast.cli.service import stopping
 from holdfast.errors import NotFound
+from holdfast.process import log_to_stderr
 from holdfast.settings import load
 
 
 @click.command("standalone")
 @click.argument("dags_dir", type=click.Path(path_type=Path))
 def command(dags_dir: Path) -> None:
-    """Run all parts on the DAG files in DAGS_DIR: server, scheduler and triggerer.
+    """Run server, scheduler and triggerer together, on the DAG files in DAGS_DIR.
 
-    A part that dies is started again.
+    A process that ends is restarted.
     """
     from holdfast.runner import standalone
     from holdfast.server import packages
@@ -24,6 +25,8 @@ def command(dags_dir: Path) -> None:
     load()
     packages.check()
     if not dags_dir.is_dir():
-        raise NotFound(f"there is no directory {dags_dir}", hint="give the one with the DAG files")
+        raise NotFound(
+            f"there is no directory {dags_dir}", hint="give the directory with the DAG files"
+        )
     log_to_stderr()
     standalone.run([["server"], ["scheduler", str(dags_dir)], ["triggerer"]], stopping())

@@ -8,7 +8,7 @@ from datetime import timedelta
 import click
 import msgspec
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.cli import document
 from holdfast.cli.cleanup import cleanup_task_store
 from holdfast.cli.opening import open_connection, open_store, person
@@ -28,16 +28,16 @@ from holdfast.cli.reconcile import reconcile
 from holdfast.cli.rewind import rewind
 from holdfast.cli.scope import asset_options, filter_options, scope_options
 from holdfast.cli.transfer import copy_command, export_command, import_command
-from holdfast.entry import Entry, Found
 from holdfast.errors import InvalidInput, NotFound, NotSupported
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import Entry, Found
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import decode, fits, too_large
 from holdfast.settings import load
-from holdfast.value import decode, fits, too_large
 
 
 @click.group("state-store")
 def command() -> None:
-    """The state of task instances and assets."""
+    """Read and write the state of task instances and assets."""
 
 
 @command.command("list")
@@ -49,15 +49,15 @@ def command() -> None:
     show_default=True,
     type=COUNT,
     metavar="N",
-    help="How many at most; 0: all.",
+    help="Maximum number to show; 0: all.",
 )
-@click.option("--offset", default=0, type=COUNT, metavar="N", help="Leave out the first N.")
+@click.option("--offset", default=0, type=COUNT, metavar="N", help="Skip the first N entries.")
 @json_option
 def list_entries(where: c.Where, prefix: str, limit: int, offset: int, as_json: bool) -> None:
     """List entries, ordered by scope and key.
 
-    They are those of one task instance or asset, or of all task instances that match the options
-    given.
+    The entries are those of one task instance or asset, or of all task instances that match the
+    options.
     """
     with open_store(load()) as store:
         page = store.execute(c.List(where, prefix=prefix, limit=limit or None, offset=offset))
@@ -69,11 +69,15 @@ def list_entries(where: c.Where, prefix: str, limit: int, offset: int, as_json: 
         print_entries(where, page.found)
     last = offset + len(page.found)
     if last < page.total:
-        say(f"{len(page.found)} of {page.total} entries; --offset {last} goes on.")
+        say(f"{len(page.found)} of {page.total} entries; --offset {last} shows the next ones.")
     elif where == c.TaskFilter() and not page.total:
         say("There are no task entries; --assets lists those of assets.")
     elif not page.found:
-        say("There are no entries." if not page.total else f"All {page.total} are before those.")
+        say(
+            "There are no entries."
+            if not page.total
+            else f"--offset is past the last of {page.total} entries."
+        )
 
 
 @command.command("get")
@@ -83,8 +87,8 @@ def list_entries(where: c.Where, prefix: str, limit: int, offset: int, as_json: 
 def get_entry(scope: StoreScope, key: str, as_json: bool) -> None:
     """Print the value of KEY.
 
-    It is JSON; with --json it is the whole entry. Of a value in the workers' storage it is the
-    reference.
+    The value is printed as JSON; with --json the whole entry is. If the value is in the workers'
+    storage, its reference is printed.
     """
     with open_store(load()) as store:
         if as_json:
@@ -99,11 +103,11 @@ def get_entry(scope: StoreScope, key: str, as_json: bool) -> None:
                 click.echo(document.line(text, f"`{key}` of {scope}"))
                 return
     raise NotFound(
-        f"{scope} has no entry `{key}`", hint="`holdfast state-store list` shows what there is"
+        f"{scope} has no entry `{key}`", hint="`holdfast state-store list` shows the keys"
     )
 
 
-# A value such as -5 is not an option.
+# So that a value such as -5 is not taken for an option.
 @command.command("set", context_settings={"ignore_unknown_options": True})
 @scope_options
 @key_argument
@@ -113,12 +117,12 @@ def get_entry(scope: StoreScope, key: str, as_json: bool) -> None:
     "--if-version",
     type=VERSION,
     metavar="N",
-    help="Write only where the entry has this version; 0: only where there is none.",
+    help="Write only if the entry has this version; 0: only if there is none.",
 )
 @click.option(
     "--declare",
     is_flag=True,
-    help="Make the asset known first. Name and URI default to each other.",
+    help="Declare the asset first. Name and URI default to each other.",
 )
 @json_option
 def set_entry(
@@ -132,13 +136,15 @@ def set_entry(
 ) -> None:
     """Write VALUE, which is JSON, to KEY.
 
-    `-` reads the value from stdin. A task instance that is not known yet is registered, as one
-    that runs outside Holdfast.
+    `-` reads the value from stdin. An unknown task instance is registered as one that runs outside
+    Holdfast.
     """
     if isinstance(scope, TaskScope) and declare:
-        raise InvalidInput("--declare is for assets", hint="a task needs no declaring")
+        raise InvalidInput("--declare is for assets", hint="leave it out for tasks")
     if isinstance(scope, AssetScope) and retention is not None:
-        raise InvalidInput("--retention is for tasks", hint="assets do not expire")
+        raise InvalidInput(
+            "--retention is for tasks", hint="leave it out: asset state does not expire"
+        )
     settings = load()
     limit = settings.state_store.max_value_storage_bytes
     if not fits(value, limit):
@@ -146,7 +152,8 @@ def set_entry(
     with open_connection(settings) as connection:
         if as_json and not connection.store.supports(c.GetEntry):
             raise NotSupported(
-                "the configured backend has no entry to show", hint="leave --json out"
+                "the configured backend does not return the entry that it wrote",
+                hint="leave out --json",
             )
         if isinstance(scope, TaskScope):
             task_store = connection.task_store(*msgspec.structs.astuple(scope))
@@ -166,7 +173,7 @@ def set_entry(
 @yes_option
 @json_option
 def delete_entry(scope: StoreScope, key: str, yes: bool, as_json: bool) -> None:
-    """Remove KEY. What an asset's key held stays in its history."""
+    """Delete KEY. The values of an asset's key stay in its history."""
     with open_store(load()) as store:
         found = store.execute(c.Get(scope, key)) is not None
         if found:
@@ -181,11 +188,11 @@ def delete_entry(scope: StoreScope, key: str, yes: bool, as_json: bool) -> None:
 
 @command.command("clear")
 @scope_options
-@click.option("--all-map-indices", is_flag=True, help="Every index of the task in this run.")
+@click.option("--all-map-indices", is_flag=True, help="Every map index of the task in this run.")
 @yes_option
 @json_option
 def clear_entries(scope: StoreScope, all_map_indices: bool, yes: bool, as_json: bool) -> None:
-    """Remove every key. What an asset's keys held stays in their history."""
+    """Delete every key. The values of an asset's keys stay in their history."""
     where: c.Where = scope
     whose = str(scope)
     if all_map_indices:
@@ -211,14 +218,14 @@ def clear_entries(scope: StoreScope, all_map_indices: bool, yes: bool, as_json: 
 def history(scope: AssetScope, key: str, as_json: bool) -> None:
     """Show the last versions of an asset's KEY.
 
-    Newest first, deletions included.
+    The newest version is first; deletions are included.
     """
     with open_store(load()) as store:
         steps = store.execute(c.History(scope, key))
     if not steps:
         raise NotFound(
             f"`{key}` of {scope} has no history",
-            hint="`holdfast state-store list` shows which keys there are",
+            hint="`holdfast state-store list` shows the keys",
         )
     if as_json:
         print_document([document.of_version(step) for step in steps])

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
 import click
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.accessor import run as run_steps
+from holdfast import commands as c
 from holdfast.actions.tasks import choose, find
-from holdfast.cli import document
 from holdfast.cli.facts import print_facts, when
 from holdfast.cli.liveview import duration_text, span
 from holdfast.cli.logs import print_log
@@ -22,18 +18,21 @@ from holdfast.cli.output import counted, json_option, print_document, print_tabl
 from holdfast.cli.parameter import COUNT, MAP_INDEX, whole_number
 from holdfast.cli.question import ask, yes_option
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.identifier import one_line
-from holdfast.run import AttemptInfo, TaskInstance, TaskState
+from holdfast.model.presentation import of_scope
+from holdfast.model.run import AttemptInfo, TaskInstance, TaskState
+from holdfast.portable.identifier import one_line
+from holdfast.process import signal_name
 from holdfast.settings import load
+from holdfast.store import run as run_steps
 
 map_index_option = click.option(
-    "--map-index", type=MAP_INDEX, metavar="N", help="Which index of a mapped task."
+    "--map-index", type=MAP_INDEX, metavar="N", help="The index of a mapped task."
 )
 
 
 @click.group("tasks")
 def command() -> None:
-    """The task instances of a run."""
+    """List, show, clear and mark the task instances of a run."""
 
 
 @command.command("list")
@@ -43,8 +42,8 @@ def command() -> None:
 def list_tasks(dag_id: str, run_id: str, as_json: bool) -> None:
     """List the task instances of a run."""
     with open_store(load()) as store:
-        store.execute(r.GetRun(dag_id, run_id))
-        listed = store.execute(r.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        store.execute(c.GetRun(dag_id, run_id))
+        listed = store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
         found = [one for one in listed if one.state is not TaskState.REMOVED]
         now = store.execute(c.Now())
     if as_json:
@@ -80,7 +79,7 @@ def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json:
     """Show a task instance and its attempts."""
     with open_store(load()) as store:
         one = run_steps(store, find(dag_id, run_id, task_id, map_index))
-        attempts = store.execute(r.ListAttempts(one.scope))
+        attempts = store.execute(c.ListAttempts(one.scope))
         now = store.execute(c.Now())
     if as_json:
         print_document({**of_instance(one), "attempts": [of_attempt(each) for each in attempts]})
@@ -95,7 +94,7 @@ def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json:
             "attempt": str(one.attempt),
             "failures": str(one.failures or ""),
             "interruptions": str(one.interruptions or ""),
-            "not before": when(one.ready_at),
+            "next try": when(one.ready_at),
             "started": when(one.started_at),
             "ended": when(one.ended_at),
             "error": one_line(one.error),
@@ -122,10 +121,12 @@ def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json:
 @click.argument("run_id")
 @click.argument("task_ids", nargs=-1, metavar="[TASK_ID]...")
 @map_index_option
-@click.option("--failed", is_flag=True, help="Only those that failed, themselves or upstream.")
-@click.option("--downstream", is_flag=True, help="Also all tasks that come after them.")
-@click.option("--keep-state", is_flag=True, help="Keep their task stores: they resume.")
-@click.option("--discard-state", is_flag=True, help="Drop their task stores: they start over.")
+@click.option("--failed", is_flag=True, help="Only tasks that failed, themselves or upstream.")
+@click.option("--downstream", is_flag=True, help="Also all downstream tasks.")
+@click.option("--keep-state", is_flag=True, help="Keep their task stores: the tasks resume.")
+@click.option(
+    "--discard-state", is_flag=True, help="Delete their task stores: the tasks start over."
+)
 @yes_option
 @json_option
 def clear(
@@ -140,13 +141,12 @@ def clear(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Let tasks of a run run again: those named, or all.
+    """Clear tasks of a run, so that they run again: the named tasks, or all.
 
-    Unless said otherwise, those that had succeeded start over, and all others resume with what
-    their task stores hold.
+    By default, tasks that had succeeded start over, and all others resume with their task stores.
     """
     if map_index is not None and not task_ids:
-        raise InvalidInput("--map-index is given and no task", hint="name the task")
+        raise InvalidInput("--map-index is given without a task", hint="name the task")
     named = [(task_id, map_index) for task_id in task_ids]
     with open_store(load()) as store:
         steps = choose(dag_id, run_id, named, failed=failed, downstream=downstream)
@@ -155,7 +155,7 @@ def clear(
         if concerned:
             ask(clear_question(concerned, dag_id, run_id), yes)
             store.execute(
-                r.ClearTasks(
+                c.ClearTasks(
                     dag_id=dag_id,
                     run_id=run_id,
                     tasks=choice.tasks,
@@ -165,11 +165,11 @@ def clear(
             )
     if concerned:
         say(f"Cleared {counted(len(concerned), 'task instance', 'task instances')}.")
-        say("hint: a scheduler goes on with the run, or `holdfast run FILE --run-id` does")
+        say("hint: a scheduler continues the run, or `holdfast run FILE --run-id` does")
     else:
         say("There is nothing to clear.")
     if as_json:
-        print_document({"cleared": [document.of_scope(one.scope) for one in concerned]})
+        print_document({"cleared": [of_scope(one.scope) for one in concerned]})
 
 
 @command.command("mark")
@@ -177,8 +177,8 @@ def clear(
 @click.argument("run_id")
 @click.argument("task_id")
 @map_index_option
-@click.option("--success", is_flag=True, help="It counts as succeeded.")
-@click.option("--failed", is_flag=True, help="It counts as failed.")
+@click.option("--success", is_flag=True, help="Mark it as succeeded.")
+@click.option("--failed", is_flag=True, help="Mark it as failed.")
 @json_option
 def mark(
     dag_id: str,
@@ -189,21 +189,22 @@ def mark(
     failed: bool,
     as_json: bool,
 ) -> None:
-    """Say what a task has come to, whatever it came to by itself.
+    """Set a task's state to succeeded or failed.
 
-    An attempt of it that runs is ended, and the asset writes that it staged are dropped.
+    A running attempt is ended, and its staged asset writes are discarded.
     """
     if success == failed:
-        raise InvalidInput("it is not said what to mark it", hint="give --success or --failed")
+        given = "both states are given" if success else "no state is given"
+        raise InvalidInput(given, hint="give --success or --failed")
     settings = load()
     state = TaskState.SUCCESS if success else TaskState.FAILED
     clear = success and settings.state_store.clear_on_success
     with open_store(settings) as store:
         scope = run_steps(store, find(dag_id, run_id, task_id, map_index)).scope
-        store.execute(r.MarkTask(scope=scope, state=state, writer=person(), clear=clear))
+        store.execute(c.MarkTask(scope=scope, state=state, writer=person(), clear=clear))
     say(f"Marked {scope} as {state}.")
     if as_json:
-        print_document({**document.of_scope(scope), "state": state})
+        print_document({**of_scope(scope), "state": state})
 
 
 @command.command("logs")
@@ -216,9 +217,9 @@ def mark(
     "number",
     type=whole_number(1, 2**31 - 1),
     metavar="N",
-    help="Which attempt; otherwise the newest.",
+    help="Number of the attempt; by default the newest.",
 )
-@click.option("--follow", is_flag=True, help="Go on until the attempt ends.")
+@click.option("--follow", is_flag=True, help="Follow the log until the attempt ends.")
 @click.option("--tail", type=COUNT, metavar="N", help="Only the last N lines.")
 def logs(
     dag_id: str,
@@ -229,22 +230,24 @@ def logs(
     follow: bool,
     tail: int | None,
 ) -> None:
-    """Print what an attempt of a task printed."""
-    from holdfast.runner.logs import log_path
+    """Print the log of a task's attempt."""
+    from holdfast.actions.logs import log_path
 
     settings = load()
     with open_store(settings) as store:
         one = run_steps(store, find(dag_id, run_id, task_id, map_index))
         wanted = number or one.attempt
         if not one.attempt:
-            raise NotFound(f"{one.scope} has not begun", hint="its log begins with its attempt")
+            raise NotFound(
+                f"{one.scope} has not started", hint="there is a log once an attempt has started"
+            )
         if wanted > one.attempt:
             raise NotFound(
                 f"{one.scope} has no attempt {wanted}", hint=f"the newest is {one.attempt}"
             )
 
         def ended() -> bool:
-            attempts = store.execute(r.ListAttempts(one.scope))
+            attempts = store.execute(c.ListAttempts(one.scope))
             return not any(each.number == wanted and not each.ended_at for each in attempts)
 
         path = log_path(settings.home, one.scope, wanted)
@@ -264,14 +267,14 @@ def state_choice(keep: bool, discard: bool) -> Literal["keep", "discard", "defau
 def clear_question(concerned: Sequence[TaskInstance], dag_id: str, run_id: str) -> str:
     what = counted(len(concerned), "task instance", "task instances")
     running = sum(1 for one in concerned if one.state is TaskState.RUNNING)
-    note = f" {running:,} of them run now and are stopped." if running else ""
-    return f"Let {what} of run `{run_id}` of `{dag_id}` run again?{note}"
+    note = f" Running attempts that will be stopped: {running:,}." if running else ""
+    return f"Clear {what} of run `{run_id}` of `{dag_id}`?{note}"
 
 
 def of_instance(one: TaskInstance) -> dict[str, Any]:
-    """A task instance in the shape that `--json` prints."""
+    """Return a task instance in the form that `--json` prints."""
     return {
-        **document.of_scope(one.scope),
+        **of_scope(one.scope),
         "state": one.state,
         "attempt": one.attempt,
         "failures": one.failures,
@@ -284,7 +287,7 @@ def of_instance(one: TaskInstance) -> dict[str, Any]:
 
 
 def of_attempt(attempt: AttemptInfo) -> dict[str, Any]:
-    """An attempt in the shape that `--json` prints."""
+    """Return an attempt in the form that `--json` prints."""
     return {
         "attempt": attempt.number,
         "started_at": attempt.started_at,
@@ -292,7 +295,7 @@ def of_attempt(attempt: AttemptInfo) -> dict[str, Any]:
         "outcome": attempt.outcome,
         "error": attempt.error,
         "exit_status": attempt.exit_status,
-        "signal": signal_name(attempt.signal),
+        "signal": None if attempt.signal is None else signal_name(attempt.signal),
         "worker": attempt.worker,
     }
 
@@ -304,14 +307,6 @@ def length_text(one: TaskInstance, now: datetime) -> str:
 
 
 def exit_text(attempt: AttemptInfo) -> str:
-    name = signal_name(attempt.signal)
-    if name is not None:
-        return name
+    if attempt.signal is not None:
+        return signal_name(attempt.signal)
     return "" if attempt.exit_status is None else str(attempt.exit_status)
-
-
-def signal_name(number: int | None) -> str | None:
-    try:
-        return None if number is None else signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -14,7 +14,7 @@ from holdfast.cli.opening import open_connection
 from holdfast.cli.output import counted, json_option, print_document, say
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.scope import filter_options
-from holdfast.command import Where
+from holdfast.commands import Where
 from holdfast.errors import InvalidInput
 from holdfast.settings import load
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from holdfast.connection import Connection
-    from holdfast.spark.source.location import Location
-    from holdfast.spark.transfer.totals import Total
+    from holdfast.portable.source.location import Location
+    from holdfast.spark.transfer.checksum import Total
 
 _resolve_option = click.option(
     "--resolve",
     is_flag=True,
-    help="Fetch values that a worker-side backend keeps elsewhere. Otherwise their references go, "
-    "which are good as long as the objects are there.",
+    help="Fetch values that a worker-side backend has offloaded. By default references are "
+    "written, which are valid as long as their objects exist.",
 )
 _declare_option = click.option(
-    "--declare", is_flag=True, help="Make assets known that the target does not know."
+    "--declare", is_flag=True, help="Declare assets that the target does not know."
 )
 _directory_argument = click.argument("directory", metavar="DIR")
 
@@ -41,18 +41,18 @@ _directory_argument = click.argument("directory", metavar="DIR")
 @_directory_argument
 @filter_options
 @_resolve_option
-@click.option("--yes", is_flag=True, help="Overwrite a finished export without a question.")
+@click.option("--yes", is_flag=True, help="Overwrite a finished export without confirmation.")
 @json_option
 def export_command(directory: str, where: Where, resolve: bool, yes: bool, as_json: bool) -> None:
     """Write entries to Parquet files in DIR.
 
-    Without a filter that is the whole store. Values, versions, times and writers are written;
-    what has expired, and the history of assets, is not. An export that was killed goes on when it
-    is started again. DIR is a path, or a URL that Spark writes to.
+    Without a filter the whole store is exported. Values, versions, times and writers are written;
+    expired entries and the history of assets are not. An export that was killed resumes when it is
+    started again. DIR is a path, or a URL that Spark can write to.
     """
     with _spark() as (spark, connection, _):
         from holdfast.spark.transfer.exporting import export_entries
-        from holdfast.spark.transfer.selection import selected
+        from holdfast.spark.transfer.filter import selected
 
         manifest = export_entries(
             *(spark, connection, directory, selected(where)),
@@ -78,11 +78,11 @@ def export_command(directory: str, where: Where, resolve: bool, yes: bool, as_js
 def import_command(directory: str, where: Where, declare: bool, yes: bool, as_json: bool) -> None:
     """Write an export in DIR into the configured store.
 
-    Without a filter that is the whole export; with one, those of its entries that match. Files that
-    are missing or were changed are refused before anything is written. Entries that have expired
-    are left out, those with the same key are overwritten, and afterwards all are read back and
-    compared. Versions, times of writing, writers and history are not brought back: they are the
-    store's own. An import that was killed goes on when it is started again.
+    Without a filter the whole export is imported; with one, the matching entries. The import is
+    refused before anything is written if files are missing or were changed. Expired entries are
+    skipped, entries with the same key are overwritten, and afterwards all are read back and
+    compared. Versions, times of writing, writers and history are not imported: the store assigns
+    its own. An import that was killed resumes when it is started again.
     """
     with _spark() as (spark, connection, location):
         from holdfast.spark.transfer.importing import import_entries
@@ -102,7 +102,7 @@ def import_command(directory: str, where: Where, declare: bool, yes: bool, as_js
     "url",
     required=True,
     metavar="URL",
-    help="A database that is migrated, or a server, with an editor's token in HOLDFAST_TOKEN.",
+    help="A migrated database, or a server, with an editor's token in HOLDFAST_TOKEN.",
 )
 @filter_options
 @_resolve_option
@@ -114,15 +114,15 @@ def copy_command(
 ) -> None:
     """Write entries of the configured store to another one.
 
-    Without a filter that is the whole store. Entries with the same key are overwritten there, and
+    Without a filter the whole store is copied. Entries with the same key are overwritten there, and
     afterwards all are read back and compared. Versions, times of writing, writers and history are
-    not copied: they are the other store's own. A copy that was killed goes on when it is started
+    not copied: the other store assigns its own. A copy that was killed resumes when it is started
     again.
     """
     with _spark() as (spark, connection, here):
-        from holdfast.spark.source.location import locate
+        from holdfast.portable.source.location import locate
         from holdfast.spark.transfer.copying import copy_entries
-        from holdfast.spark.transfer.selection import selected
+        from holdfast.spark.transfer.filter import selected
 
         totals = copy_entries(
             *(spark, connection, locate({"url": url}, here), selected(where)),
@@ -139,8 +139,8 @@ def copy_command(
 
 @contextmanager
 def _spark() -> Iterator[tuple[SparkSession, Connection, Location]]:
-    """Spark, with the configured store registered, and that store."""
-    from holdfast.spark.standby import maintenance_session
+    """Yield Spark with the configured store registered, the store's connection and location."""
+    from holdfast.spark.session.maintenance import maintenance_session
 
     settings = load()
     with (
@@ -148,9 +148,9 @@ def _spark() -> Iterator[tuple[SparkSession, Connection, Location]]:
         open_connection(settings) as connection,
         maintenance_session(settings) as spark,
     ):
-        from holdfast.offloading import Offloading
-        from holdfast.spark.source.location import configured
+        from holdfast.portable.source.location import configured
         from holdfast.spark.transfer.source import register_kept
+        from holdfast.stores.offload.configuration import Offloading
 
         location = configured()
         register_kept(spark, location, Offloading.of(settings))
@@ -159,7 +159,7 @@ def _spark() -> Iterator[tuple[SparkSession, Connection, Location]]:
 
 @contextmanager
 def _remarks() -> Iterator[None]:
-    """What there is to say about checkpointed work is said."""
+    """Print log messages about checkpointed work meanwhile."""
     log, saying = logging.getLogger("holdfast"), _Saying()
     level = log.level
     log.addHandler(saying)
@@ -188,7 +188,7 @@ def _agreeing(yes: bool) -> Callable[[str], None]:
 
 
 def _say_nothing(as_json: bool, done: str) -> None:
-    say(f"There are no such entries; nothing was {done}.")
+    say(f"There are no matching entries; nothing was {done}.")
     if as_json:
         print_document({"tables": {}})
 

@@ -1,1 +1,1 @@
-"""Runs what the sdk describes: each attempt in a process of its own, supervised."""
+"""Runner of DAGs, which supervises each attempt in its own process."""

@@ -1,4 +1,4 @@
-"""`holdfast standalone`: every long-running part, each in a process of its own."""
+"""`holdfast standalone`: all long-running parts, each in its own process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import time
 from collections.abc import Sequence
 from threading import Event
 
+from holdfast.portable.backoff import Backoff
+
 SHORTEST_LIFE = 5.0
-"""A part that lives shorter is started again only after a pause that grows."""
+"""Seconds. A part that ends sooner is restarted with backoff."""
 LONGEST_PAUSE = 30.0
 ROUND = 0.2
 
@@ -20,15 +22,15 @@ log = logging.getLogger("holdfast.standalone")
 
 
 class _Part:
-    """A command of ours, started again when it ends."""
+    """A `holdfast` command, restarted when it ends."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self._arguments = arguments
-        self._pause = 0.0
+        self._backoff = Backoff(1.0, LONGEST_PAUSE)
         self._start()
 
     def _start(self) -> None:
-        # In a group of its own, so that Ctrl-C reaches it through its parent and only once.
+        # In its own process group, so that Ctrl-C reaches it only once, through its parent.
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "holdfast", *self._arguments, "--with-parent", str(os.getpid())],
             start_new_session=True,
@@ -41,19 +43,23 @@ class _Part:
             return
         now = time.monotonic()
         if self._start_at is None:
-            short = now < self._started + SHORTEST_LIFE
-            self._pause = min(max(1.0, 2 * self._pause), LONGEST_PAUSE) if short else 0.0
-            self._start_at = now + self._pause
+            pause = 0.0
+            if now < self._started + SHORTEST_LIFE:
+                pause = self._backoff.pause()
+            else:
+                self._backoff.reset()
+            self._start_at = now + pause
             name, status = self._arguments[0], self.popen.returncode
-            log.warning("%s ended (%s); again in %.0f s", name, status, self._pause)
+            log.warning("%s ended (%s); restarting in %.0f s", name, status, pause)
         elif now >= self._start_at:
             self._start()
 
 
 def run(parts: Sequence[Sequence[str]], stopping: Event) -> None:
-    """Until told to stop; then the parts are told, in turn, and waited for."""
-    running = [_Part(arguments) for arguments in parts]
+    """Run the parts until `stopping` is set; then send SIGTERM to each and wait for their end."""
+    running: list[_Part] = []
     try:
+        running += map(_Part, parts)
         while not stopping.wait(ROUND):
             for part in running:
                 part.tick()

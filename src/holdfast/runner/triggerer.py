@@ -8,13 +8,13 @@ from datetime import datetime
 from threading import Event
 from typing import NamedTuple
 
-from holdfast import run_command as r
+from holdfast import commands as c
 from holdfast.connection import open_store
-from holdfast.dagspec import WatcherSpec
 from holdfast.errors import StoreUnavailable
-from holdfast.runner.orders import Unwatch, WatchAsset
-from holdfast.runner.supervisor import SupervisorLink
-from holdfast.schedule import spec_of
+from holdfast.model.dag import WatcherSpec
+from holdfast.model.schedule import spec_of
+from holdfast.runner.protocol.orders import Unwatch, WatchAsset
+from holdfast.runner.scheduler.supervisor_link import SupervisorLink
 from holdfast.settings import Settings
 
 ROUND = 1.0
@@ -23,7 +23,7 @@ log = logging.getLogger("holdfast.triggerer")
 
 
 class _Wanted(NamedTuple):
-    """A watcher, and the state of its file: when that changes, the watcher is started anew."""
+    """The file and DAG of a watcher, and when the DAG was saved; a change restarts the watcher."""
 
     file: str
     dag_id: str
@@ -37,13 +37,13 @@ class Triggerer:
         self._running: dict[WatcherSpec, _Wanted] = {}
 
     def run(self, stopping: Event) -> None:
-        """Until told to stop."""
+        """Have the supervisor run watchers until `stopping` is set."""
         next_round = 0.0
         try:
             while not stopping.is_set():
                 if time.monotonic() >= next_round:
                     next_round = time.monotonic() + ROUND
-                    self._look_around()
+                    self._poll()
                 for notice in self._supervisor.notices(max(0.0, next_round - time.monotonic())):
                     if notice is None:
                         self._running.clear()
@@ -51,15 +51,15 @@ class Triggerer:
             self._supervisor.stop()
             self._store.close()
 
-    def _look_around(self) -> None:
+    def _poll(self) -> None:
         try:
             wanted = self._wanted()
         except StoreUnavailable as error:
-            log.warning("%s; trying again", error.message)
+            log.warning("%s; retrying", error.message)
             return
         for spec, how in list(self._running.items()):
             if wanted.get(spec) != how:
-                log.info("watcher `%s` of asset `%s` ends", spec.name, spec.asset.name)
+                log.info("stopping watcher `%s` of asset `%s`", spec.name, spec.asset.name)
                 self._supervisor.order(Unwatch(spec))
                 del self._running[spec]
         for spec, how in wanted.items():
@@ -69,9 +69,9 @@ class Triggerer:
                 self._running[spec] = how
 
     def _wanted(self) -> dict[WatcherSpec, _Wanted]:
-        """Each watcher once, whatever the number of DAGs that name its asset."""
+        """Return the watchers of active DAGs, each once however many DAGs name its asset."""
         wanted: dict[WatcherSpec, _Wanted] = {}
-        for info in self._store.execute(r.ListDags()):
+        for info in self._store.execute(c.ListDags()):
             if not info.paused and info.stale_at is None:
                 spec = spec_of(info)
                 for watcher in spec.watchers:

@@ -1,7 +1,7 @@
-"""What pipeline authors import."""
+"""Public API for pipeline authors."""
 
-from holdfast.retention import NEVER_EXPIRE
-from holdfast.run import TriggerRule
+from holdfast.model.run import TriggerRule
+from holdfast.portable.retention import NEVER_EXPIRE
 from holdfast.sdk.asset import (
     Asset,
     AssetAlias,

@@ -1,4 +1,4 @@
-"""What every task may be given: one list of arguments, and what they come to."""
+"""Arguments of tasks, and the settings that they result in."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypedDict
 
-from holdfast.base_value import base_timedelta
-from holdfast.dagspec import CallbackKind, Inlet, Outlet
 from holdfast.errors import InvalidDag
-from holdfast.run import TriggerRule
+from holdfast.model.dag import CallbackKind, Inlet, Outlet
+from holdfast.model.plain_types import base_timedelta
+from holdfast.model.run import TriggerRule
 from holdfast.sdk.asset import Asset, AssetAlias, AssetRef
 from holdfast.sdk.param import Param, as_params
 
@@ -19,8 +19,11 @@ Callbacks: TypeAlias = Callback | Iterable[Callback] | None
 
 
 class TaskArguments(TypedDict, total=False):
-    """The arguments of a task. Those after `params` change nothing here, and are taken so that
-    pipelines written for Airflow need not drop them."""
+    """The arguments of a task.
+
+    Those after `params` have no effect here: the first group is accepted so that pipelines written
+    for Airflow need not drop them, the second only while it asks for nothing.
+    """
 
     retries: int | None
     retry_delay: timedelta | float
@@ -79,8 +82,7 @@ class TaskArguments(TypedDict, total=False):
 
 
 _ONLY_WHEN_EMPTY: dict[str, str] = {
-    "depends_on_past": "set max_active_runs=1 on the DAG, and keep in the asset store how far "
-    "the data is loaded",
+    "depends_on_past": "set max_active_runs=1 on the DAG, and store a watermark in the asset store",
     "wait_for_downstream": "set max_active_runs=1 on the DAG",
     "max_active_tis_per_dag": "use max_active_tis_per_dagrun, or max_active_runs=1 on the DAG",
     "retry_policy": "use retries, and raise AirflowFailException where a retry would not help",
@@ -97,7 +99,7 @@ KINDS: tuple[CallbackKind, ...] = ("execute", "success", "failure", "retry", "sk
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """What the arguments of a task come to."""
+    """The settings of a task that result from its arguments."""
 
     retries: int
     retry_delay: timedelta
@@ -123,7 +125,7 @@ class TaskSettings:
 
 
 def settle(where: str, given: Mapping[str, Any]) -> TaskSettings:
-    """The settings that arguments stand for; InvalidDag names the task and the argument."""
+    """Return the settings for arguments. Raise InvalidDag, which names the task and argument."""
     refuse(where, given, KNOWN, _ONLY_WHEN_EMPTY)
     return TaskSettings(
         retries=count(where, "retries", given.get("retries") or 0, least=0),
@@ -145,28 +147,30 @@ def settle(where: str, given: Mapping[str, Any]) -> TaskSettings:
 def refuse(
     where: str, given: Mapping[str, Any], known: Iterable[str], only_when_empty: Mapping[str, str]
 ) -> None:
-    """An argument that is not known, or whose meaning cannot be honoured, is an error."""
+    """Raise InvalidDag for an argument that is unknown, or whose value cannot be supported."""
     for name, value in given.items():
         if name not in known:
             raise InvalidDag(
-                f"{where} does not take the argument `{name}`",
-                hint="check its spelling, or leave it out",
+                f"{where} has no argument `{name}`",
+                hint="check the spelling, or leave it out",
             )
         if name in only_when_empty and value:
             raise InvalidDag(
-                f"{where}: Holdfast has no `{name}`, so {name}={value!r} would mean nothing",
+                f"{where}: Holdfast does not support `{name}={value!r}`",
                 hint=only_when_empty[name],
             )
 
 
 def count(where: str, name: str, value: Any, *, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InvalidDag(f"{where}: {name} is {value!r}", hint=f"give an integer from {least} on")
+        raise InvalidDag(
+            f"{where}: {name} is {value!r}", hint=f"give an integer of at least {least}"
+        )
     return value
 
 
 def duration(where: str, name: str, value: Any) -> timedelta:
-    """A timedelta, or a number of seconds."""
+    """Return a timedelta, or number of seconds, as a timedelta. Raise InvalidDag for others."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = timedelta(seconds=value)
     if not isinstance(value, timedelta) or value < timedelta(0):
@@ -187,7 +191,7 @@ def _backoff(where: str, value: Any) -> float:
     if not isinstance(value, int | float) or value < 0:
         raise InvalidDag(
             f"{where}: retry_exponential_backoff is {value!r}",
-            hint="give True, or the number that each delay is multiplied by",
+            hint="give True, or the factor between two delays",
         )
     return float(value)
 
@@ -201,7 +205,7 @@ def _trigger_rule(where: str, value: Any) -> TriggerRule:
         return TriggerRule(value)
     except ValueError:
         raise InvalidDag(
-            f"{where}: {value!r} is no trigger rule", hint=f"one of {', '.join(TriggerRule)}"
+            f"{where}: {value!r} is not a trigger rule", hint=f"use one of {', '.join(TriggerRule)}"
         ) from None
 
 
@@ -212,13 +216,13 @@ def _assets(where: str, name: str, value: Any) -> list[Any]:
     for one in found:
         if not isinstance(one, Asset | AssetRef | AssetAlias):
             raise InvalidDag(
-                f"{where}: {one!r} is among its {name}", hint="give Asset, Asset.ref or AssetAlias"
+                f"{where}: {one!r} is among its {name}", hint="use Asset, Asset.ref or AssetAlias"
             )
     return list(dict.fromkeys(found))
 
 
 def callbacks(where: str, given: Mapping[str, Any]) -> dict[CallbackKind, tuple[Callback, ...]]:
-    """What is to be called, by the kind of happening."""
+    """Return the callbacks by kind. Raise InvalidDag if one is not callable."""
     found: dict[CallbackKind, tuple[Callback, ...]] = {}
     for kind in KINDS:
         value = given.get(f"on_{kind}_callback")

@@ -1,4 +1,4 @@
-"""Assets: what tasks read and write, and what other DAGs wait for."""
+"""Assets: datasets that tasks read and write, and that other DAGs wait for."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from holdfast.dagspec import AliasSpec, AllOf, AnyOf, AssetRefSpec, AssetSpec, Condition
 from holdfast.errors import InvalidDag, InvalidInput
-from holdfast.identifier import MAX_ASSET_LENGTH, check_id
-from holdfast.scope import AssetScope
+from holdfast.model.dag import AliasSpec, AllOf, AnyOf, AssetRefSpec, AssetSpec, Condition
+from holdfast.model.scope import AssetScope
+from holdfast.portable.identifier import MAX_ASSET_LENGTH, check_id
 from holdfast.sdk.triggers import BaseEventTrigger
 
 
 class BaseAsset(ABC):
-    """What a DAG can be scheduled on. `&` waits for both, `|` for one of them."""
+    """Base class of what a DAG can be scheduled on. `&` waits for both, `|` for one of them."""
 
     @property
     @abstractmethod
     def spec(self) -> Condition:
-        """The same as a value."""
+        """The asset or condition as a serializable value."""
 
     @property
     def assets(self) -> Iterator[Asset]:
-        """The assets themselves that are in it."""
+        """The `Asset` objects that it contains."""
         yield from ()
 
     def __and__(self, other: BaseAsset) -> AssetAll:
@@ -39,7 +39,7 @@ class BaseAsset(ABC):
 
 @dataclass(frozen=True)
 class AssetWatcher:
-    """Runs a trigger that looks out for changes of an asset made elsewhere."""
+    """Runs a trigger that watches for changes of an asset made elsewhere."""
 
     name: str
     trigger: BaseEventTrigger
@@ -55,7 +55,7 @@ class AssetWatcher:
 
 @dataclass(frozen=True, init=False)
 class Asset(BaseAsset, os.PathLike[str]):
-    """A dataset, with a name and a URI; either stands for the other where only one is given."""
+    """A dataset with a name and a URI; if only one is given, it is used for both."""
 
     name: str
     uri: str
@@ -87,7 +87,7 @@ class Asset(BaseAsset, os.PathLike[str]):
 
     @staticmethod
     def ref(*, name: str | None = None, uri: str | None = None) -> AssetRef:
-        """An asset of another DAG, known by its name or its URI alone."""
+        """Return a reference to an asset of another DAG by its name or URI alone."""
         return AssetRef(name, None if uri is None else plain_uri(uri))
 
     def __fspath__(self) -> str:
@@ -104,14 +104,14 @@ class Asset(BaseAsset, os.PathLike[str]):
 
 @dataclass(frozen=True)
 class AssetRef(BaseAsset):
-    """The name or the URI of an asset that is declared elsewhere."""
+    """A reference, by name or URI, to an asset that is declared elsewhere."""
 
     name: str | None = None
     uri: str | None = None
 
     def __post_init__(self) -> None:
         if (self.name is None) == (self.uri is None):
-            raise InvalidInput("Asset.ref() takes one of name= and uri=")
+            raise InvalidInput("Asset.ref() takes either name= or uri=")
         AssetScope(name=self.name, uri=self.uri)
 
     @property
@@ -121,7 +121,7 @@ class AssetRef(BaseAsset):
 
 @dataclass(frozen=True)
 class AssetAlias(BaseAsset):
-    """A name behind which tasks put assets while they run."""
+    """A name to which tasks add assets while they run."""
 
     name: str
     group: str = field(default="asset", kw_only=True, compare=False)
@@ -135,12 +135,14 @@ class AssetAlias(BaseAsset):
 
 
 class AssetCondition(BaseAsset):
-    """Several assets together."""
+    """A condition on several assets."""
 
     def __init__(self, *objects: BaseAsset) -> None:
         for one in objects:
             if not isinstance(one, BaseAsset):
-                raise InvalidDag(f"{one!r} is no asset", hint="combine assets, aliases and refs")
+                raise InvalidDag(
+                    f"{one!r} is not an asset", hint="combine assets, aliases and refs"
+                )
         self.objects = objects
 
     def __eq__(self, other: object) -> bool:
@@ -159,7 +161,7 @@ class AssetCondition(BaseAsset):
 
 
 class AssetAll(AssetCondition):
-    """An event of each of them."""
+    """The condition that each of the assets has an event."""
 
     def __and__(self, other: BaseAsset) -> AssetAll:
         return AssetAll(*self.objects, other) if isinstance(other, BaseAsset) else NotImplemented
@@ -170,7 +172,7 @@ class AssetAll(AssetCondition):
 
 
 class AssetAny(AssetCondition):
-    """An event of any of them."""
+    """The condition that any of the assets has an event."""
 
     def __or__(self, other: BaseAsset) -> AssetAny:
         return AssetAny(*self.objects, other) if isinstance(other, BaseAsset) else NotImplemented
@@ -182,7 +184,7 @@ class AssetAny(AssetCondition):
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a task says about an asset it has written: `yield Metadata(asset, {"rows": 3})`."""
+    """Metadata of an asset that a task has written: `yield Metadata(asset, {"rows": 3})`."""
 
     asset: Asset
     extra: dict[str, Any] = field(default_factory=dict)
@@ -190,7 +192,10 @@ class Metadata:
 
 
 def plain_uri(uri: str) -> str:
-    """The URI in the form by which it is compared: two spellings of one place are one asset."""
+    """Return the URI in normal form, so that two spellings of one URI are one asset.
+
+    Warn about a password, and leave it and the user out.
+    """
     parts = urlsplit(uri)
     scheme = parts.scheme.lower()
     if not scheme or scheme.startswith("x-"):
@@ -198,8 +203,8 @@ def plain_uri(uri: str) -> str:
     place = parts.netloc
     if parts.password:
         warnings.warn(
-            f"the URI of an asset on {parts.hostname} has a password in it; user and password are "
-            "left out",
+            f"the URI of an asset on {parts.hostname} contains a password; user and password "
+            "are removed",
             UserWarning,
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""Assets as functions: `@asset` makes the asset, a DAG, and the task that writes it."""
+"""The `@asset` decorator, which makes the asset, a DAG, and the task that writes it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ _GIVEN = ("self", "context")
 
 
 class AssetOperator(FunctionOperator):
-    """Calls the function of an asset: `self` is the asset, `context` the context; a parameter
-    with another name, unless the context has it, is the asset of that name."""
+    """Calls the function of an asset.
+
+    Its parameter `self` is the asset, and `context` the context. A parameter with another name,
+    unless it is a key of the context, is the asset of that name.
+    """
 
     _label: ClassVar[str] = "@asset"
 
@@ -55,8 +58,8 @@ def _make_dag(
 ) -> None:
     if "schedule" not in arguments:
         raise InvalidDag(
-            f"asset function `{_name(function)}` has no schedule=",
-            hint="schedule=None for runs that are started by hand",
+            f"asset function `{_name(function)}` has no schedule",
+            hint="use schedule=None for runs that are started manually",
         )
     with DAG(dag_id, **arguments):
         if isinstance(function, TaskFunction):
@@ -65,8 +68,8 @@ def _make_dag(
         for name in inspect.signature(function).parameters:
             if name in NOT_HERE:
                 raise InvalidDag(
-                    f"asset function `{_name(function)}`: Holdfast has no `{name}` in the context "
-                    f"for its parameter `{name}`",
+                    f"asset function `{_name(function)}`: Holdfast does not support its parameter "
+                    f"`{name}`, a key of Airflow's context",
                     hint=NOT_HERE[name],
                 )
         AssetOperator(
@@ -107,7 +110,7 @@ class AssetDecorator:
         dag_id: str | None = None,
         **arguments: Unpack[DagArguments],
     ) -> Callable[[Callable[..., Any]], AssetAll]:
-        """The function writes several assets."""
+        """Decorate a function that writes several assets. Raise InvalidDag without outlets."""
 
         def decorate(function: Callable[..., Any]) -> AssetAll:
             if not outlets:

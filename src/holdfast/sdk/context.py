@@ -1,4 +1,4 @@
-"""What a running task knows: its context."""
+"""Context of a running task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 from holdfast.errors import MissingKey, OutsideTask, UndeclaredAsset
 
 if TYPE_CHECKING:
-    from holdfast.accessor import TaskStore
+    from holdfast.accessor.task_store import TaskStore
     from holdfast.sdk.asset_stores import AssetStores
     from holdfast.sdk.dag import DAG
     from holdfast.sdk.dag_run import DagRun
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Context(TypedDict, total=False):
-    """What a task finds in its context, or in parameters of these names."""
+    """The keys of a task's context, which are also available as parameters of these names."""
 
     dag: DAG
     dag_run: DagRun
@@ -59,38 +59,38 @@ KEYS = frozenset(Context.__annotations__)
 
 TASK_STORE = ("task_store", "task_state", "task_state_store")
 ASSET_STORE = ("asset_store", "asset_state", "asset_state_store")
-"""The spellings of each."""
+"""The keys of each store in the context."""
 
 NOT_HERE = {
-    "inlet_events": "what is known about an inlet is in its asset store; the events that started "
-    "the run are in triggering_asset_events",
-    "conn": "use the environment, or a client of the system's own",
-    "var": "use params of the DAG, or the environment",
-    "macros": "use datetime and the other modules themselves",
-    "prev_data_interval_start_success": "keep how far the data is loaded in the asset store",
-    "prev_data_interval_end_success": "keep how far the data is loaded in the asset store",
-    "prev_start_date_success": "keep what the next run needs in the asset store",
-    "prev_end_date_success": "keep what the next run needs in the asset store",
+    "inlet_events": "the state of an inlet is in its asset store; the events that started the "
+    "run are in triggering_asset_events",
+    "conn": "use environment variables, or the client library of the system",
+    "var": "use params of the DAG, or environment variables",
+    "macros": "import datetime and other modules directly",
+    "prev_data_interval_start_success": "store a watermark in the asset store",
+    "prev_data_interval_end_success": "store a watermark in the asset store",
+    "prev_start_date_success": "store the data for the next run in the asset store",
+    "prev_end_date_success": "store the data for the next run in the asset store",
 }
-"""What Airflow has in its context and Holdfast does not, with what to use instead."""
+"""Keys of Airflow's context that Holdfast does not have, with what to use instead."""
 
 _DATES = ("ds", "ds_nodash", "ts", "ts_nodash", "ts_nodash_with_tz")
 
 
 class TaskContext(dict[str, Any]):
-    """A dict that says why it does not have what a task might expect."""
+    """A dict whose KeyError explains the absence of a key that a task might expect."""
 
     def __missing__(self, key: str) -> Any:
         raise self.absent(key)
 
     def might_have(self, key: object) -> bool:
-        """Whether a task may expect the key here, and it is absent."""
+        """Return whether the key is absent and a task may expect it here."""
         if not isinstance(key, str):
             return False
         return key not in self and (key in KEYS or key in NOT_HERE)
 
     def absent(self, key: str) -> Exception:
-        """Why the key is not there; always a KeyError."""
+        """Return the exception, always a KeyError, that explains why the key is absent."""
         task = self.get("task")
         name = f"task `{task.task_id}`" if task else "this context"
         if key in ASSET_STORE:
@@ -101,12 +101,14 @@ class TaskContext(dict[str, Any]):
         if key in _DATES:
             return MissingKey(
                 f"{name} has no `{key}`: run `{self.get('run_id')}` has no logical date",
-                hint="a run that assets have started has none; use run_id",
+                hint="runs that are started by assets have none; use run_id",
             )
         if key == "spark":
             return MissingKey(f"{name} has no `spark`", hint="decorate it with @task.pyspark")
         if key in NOT_HERE:
-            return MissingKey(f"{name}: Holdfast has no `{key}` in the context", hint=NOT_HERE[key])
+            return MissingKey(
+                f"{name}: Holdfast does not support `{key}` in the context", hint=NOT_HERE[key]
+            )
         known = ", ".join(sorted(self))
         return MissingKey(f"the context of {name} has no `{key}`", hint=f"it has {known}")
 
@@ -116,7 +118,7 @@ _current: list[Context] = []
 
 @contextmanager
 def entered(context: TaskContext) -> Iterator[None]:
-    """Make it the current context of this process, in all its threads."""
+    """Make `context` the current context of this process, in all its threads."""
     _current.append(cast(Context, context))
     try:
         yield
@@ -125,15 +127,15 @@ def entered(context: TaskContext) -> Iterator[None]:
 
 
 def is_running() -> bool:
-    """Whether a task runs in this process."""
+    """Return whether a task runs in this process."""
     return bool(_current)
 
 
 def get_current_context() -> Context:
-    """The context of the task that runs."""
+    """Return the context of the running task. Raise OutsideTask if no task runs."""
     if not _current:
         raise OutsideTask(
-            "there is no current context: no task runs here",
-            hint="call get_current_context() inside a task, not while its DAG is made",
+            "there is no current context: no task is running",
+            hint="call get_current_context() inside a task, not while its DAG is defined",
         )
     return _current[-1]

@@ -1,4 +1,4 @@
-"""DAGs: tasks, what comes after what, and when they run."""
+"""DAGs: tasks, their dependencies and their schedule."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import wraps
 from graphlib import CycleError, TopologicalSorter
-from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
 import msgspec
 
-from holdfast.dagspec import DagSpec, TaskSpec, WatcherSpec
 from holdfast.errors import InvalidDag
+from holdfast.model.dag import DagSpec, TaskSpec, WatcherSpec
 from holdfast.sdk.arguments import Callbacks, callbacks, count, duration, refuse
 from holdfast.sdk.asset import Asset, AssetWatcher
 from holdfast.sdk.node import TaskNode, check_name
@@ -25,8 +24,11 @@ from holdfast.sdk.templates import refuse_templates
 
 
 class DagArguments(TypedDict, total=False):
-    """The arguments of a DAG. Those after `params` change nothing here, and are taken so that
-    pipelines written for Airflow need not drop them."""
+    """The arguments of a DAG.
+
+    Those after `params` have no effect here: the first group is accepted so that pipelines written
+    for Airflow need not drop them, the second only while it asks for nothing.
+    """
 
     description: str | None
     schedule: Any
@@ -63,7 +65,7 @@ class DagArguments(TypedDict, total=False):
     allowed_run_types: Any
 
 
-_NO_TEMPLATES = "there are no templates; use the context, such as ds or params, in the task"
+_NO_TEMPLATES = "templates are not rendered; use the context, such as ds or params, in the task"
 
 _ONLY_WHEN_EMPTY = {
     "template_searchpath": _NO_TEMPLATES,
@@ -72,7 +74,7 @@ _ONLY_WHEN_EMPTY = {
     "jinja_environment_kwargs": _NO_TEMPLATES,
     "max_consecutive_failed_dag_runs": "pause the DAG in its on_failure_callback",
     "deadline": "use dagrun_timeout",
-    "fail_fast": "a task whose upstream has failed does not start anyway",
+    "fail_fast": "a task does not start anyway if an upstream task has failed",
     "allowed_run_types": "leave it out",
 }
 
@@ -83,12 +85,12 @@ _entered: list[DAG] = []
 
 
 def current_dag() -> DAG | None:
-    """The DAG whose `with` block this is."""
+    """Return the DAG of the current `with` block; None outside of one."""
     return _entered[-1] if _entered else None
 
 
 class DAG:
-    """Tasks that run together. Tasks made in its `with` block belong to it."""
+    """A set of tasks that run together. Tasks made in its `with` block belong to it."""
 
     def __init__(self, dag_id: str, **arguments: Unpack[DagArguments]) -> None:
         check_name("dag_id", dag_id)
@@ -128,12 +130,7 @@ class DAG:
         _entered.append(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         _entered.pop()
 
     @property
@@ -150,7 +147,7 @@ class DAG:
         return dict(self._tasks)
 
     def get_task(self, task_id: str) -> TaskNode:
-        """The task with that id."""
+        """Return the task with that id. Raise InvalidDag if there is none."""
         if task_id not in self._tasks:
             raise InvalidDag(
                 f"{self._where} has no task `{task_id}`",
@@ -159,7 +156,7 @@ class DAG:
         return self._tasks[task_id]
 
     def add_task(self, task: TaskNode) -> None:
-        """Make a task one of this DAG's."""
+        """Add a task to this DAG. Raise InvalidDag if another task has its id."""
         if self._tasks.setdefault(task.task_id, task) is not task:
             raise InvalidDag(
                 f"{self._where} has two tasks with the id `{task.task_id}`",
@@ -168,7 +165,7 @@ class DAG:
         task.dag = self
 
     def free_id(self, task_id: str) -> str:
-        """The id, or where it is taken, the first of `id__1`, `id__2` and so on that is not."""
+        """Return the id or, if it is taken, the first free one of `id__1`, `id__2` and so on."""
         number, free = 0, task_id
         while free in self._tasks:
             number += 1
@@ -176,13 +173,16 @@ class DAG:
         return free
 
     def param(self, name: str, default: Any = None) -> DagParam:
-        """A param in the arguments of tasks; what the run is started with replaces the default."""
+        """Add a param, and return a reference to it for the arguments of tasks.
+
+        The value that a run is started with replaces the default.
+        """
         self.params |= as_params(self._where, {name: default})
         return DagParam(name)
 
     @property
     def watchers(self) -> list[tuple[Asset, AssetWatcher]]:
-        """The watchers of the assets that the DAG names."""
+        """The watchers of the assets that the DAG names. Raise InvalidDag for duplicate names."""
         found: dict[tuple[Asset, str], AssetWatcher] = {}
         for asset in self._assets():
             for watcher in asset.watchers:
@@ -200,8 +200,10 @@ class DAG:
                 yield from one.assets
 
     def spec(self, file: str) -> DagSpec:
-        """The DAG as a value. InvalidDag where its tasks wait for each other in a circle, or where
-        an argument of one is a template."""
+        """Return the DAG as a serializable value.
+
+        Raise InvalidDag if its tasks form a cycle, or if an argument of one is a template.
+        """
         for task in self.tasks:
             refuse_templates(task)
         return DagSpec(
@@ -227,15 +229,15 @@ class DAG:
         )
 
     def _in_order(self) -> list[TaskNode]:
-        """Each task after those it waits for."""
+        """Return the tasks in topological order. Raise InvalidDag if they form a cycle."""
         graph = {task.task_id: [up.task_id for up in task._upstream] for task in self.tasks}
         try:
             return [self._tasks[task_id] for task_id in TopologicalSorter(graph).static_order()]
         except CycleError as error:
             circle = " >> ".join(error.args[1])
             raise InvalidDag(
-                f"{self._where}: its tasks wait for each other in a circle: {circle}",
-                hint="take one of these dependencies out",
+                f"{self._where}: its tasks depend on each other in a cycle: {circle}",
+                hint="remove one of these dependencies",
             ) from None
 
 
@@ -243,7 +245,7 @@ def _tags(where: str, value: Any) -> tuple[str, ...]:
     tags = [value] if isinstance(value, str) else list(value)
     for tag in tags:
         if not isinstance(tag, str):
-            raise InvalidDag(f"{where}: {tag!r} is among its tags", hint="tags are text")
+            raise InvalidDag(f"{where}: {tag!r} is among its tags", hint="use text for tags")
     return tuple(sorted(set(tags)))
 
 
@@ -270,7 +272,7 @@ def _task_spec(task: TaskNode) -> TaskSpec:
 
 
 def _module_that_runs() -> str:
-    """The module whose import makes the DAG, even where a function elsewhere does it for it."""
+    """Return the module whose import makes the DAG, even if by a function of another module."""
     frame = sys._getframe(1)
     while frame.f_code.co_name != "<module>" and frame.f_back is not None:
         frame = frame.f_back
@@ -280,7 +282,7 @@ def _module_that_runs() -> str:
 def dag(
     dag_id: str | Callable[..., Any] = "", **arguments: Unpack[DagArguments]
 ) -> Callable[..., Any]:
-    """Make a function whose tasks are a DAG, once it is called. Its arguments are params."""
+    """Decorate a function that makes a DAG of its tasks when called. Its arguments are params."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., DAG]:
         @wraps(function)

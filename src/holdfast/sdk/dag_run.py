@@ -1,4 +1,4 @@
-"""The run that a task belongs to, as the task sees it."""
+"""Run of a DAG, as its tasks see it in their context."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
-from holdfast.run import Run
+from holdfast.model.run import Run
 
 
 @dataclass(frozen=True)

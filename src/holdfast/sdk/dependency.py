@@ -1,4 +1,4 @@
-"""What comes after what: `>>`, `<<` and `chain`."""
+"""Dependencies between tasks: `>>`, `<<` and `chain`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ S = TypeVar("S", bound=Any)
 
 
 class Dependency(ABC):
-    """A task, or its result: what others can be put before and after.
+    """A task or its result, which other tasks can come before and after.
 
-    Operators of users inherit from this: names with an underscore leave the others to them.
+    Operators of users inherit from this, so internal names begin with an underscore.
     """
 
     @property
@@ -28,12 +28,12 @@ class Dependency(ABC):
         """The task."""
 
     def set_downstream(self, other: Several) -> None:
-        """The other, or each of them, waits for this one."""
+        """Make the other task, or each of several, wait for this one."""
         for one in each(other):
             one._node._follow(self._node)
 
     def set_upstream(self, other: Several) -> None:
-        """This one waits for the other, or for each of them."""
+        """Make this task wait for the other, or for each of several."""
         for one in each(other):
             self._node._follow(one._node)
 
@@ -55,19 +55,22 @@ class Dependency(ABC):
 
 
 def each(several: Several) -> list[Dependency]:
-    """One as a list of one; what is neither a task nor a list of tasks is an error."""
+    """Return one task, or nested lists of tasks, as a list. Raise InvalidDag for anything else."""
     if isinstance(several, Dependency):
         return [several]
     if not isinstance(several, list | tuple | set):
         raise InvalidDag(
-            f"{several!r} is no task, so nothing can come before or after it",
+            f"{several!r} is not a task, so it cannot have dependencies",
             hint="a function decorated with @task becomes a task when it is called",
         )
     return [one for part in several for one in each(part)]
 
 
 def chain(*tasks: Dependency | Sequence[Dependency]) -> None:
-    """One after the other. Two lists next to each other are connected pair by pair."""
+    """Connect tasks one after the other; two adjacent lists are connected pair by pair.
+
+    Raise InvalidDag if adjacent lists differ in length.
+    """
     for before, after in pairwise(tasks):
         if isinstance(before, Dependency) or isinstance(after, Dependency):
             for one in each(before):
@@ -75,7 +78,7 @@ def chain(*tasks: Dependency | Sequence[Dependency]) -> None:
             continue
         if len(before) != len(after):
             raise InvalidDag(
-                f"chain() has lists of {len(before)} and {len(after)} tasks next to each other",
+                f"chain() has adjacent lists of {len(before)} and {len(after)} tasks",
                 hint="give them the same length, or connect them with >>",
             )
         for first, second in zip(before, after, strict=True):

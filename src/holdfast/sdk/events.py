@@ -1,4 +1,4 @@
-"""Events of assets: those that a task makes, and those that started its run."""
+"""Asset events: those that a task emits, and those that triggered its run."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import Any
 
 import msgspec
 
-from holdfast.command import GetAsset
+from holdfast.commands import GetAsset, RunEvents
 from holdfast.errors import InvalidInput, InvalidType, UndeclaredAsset
-from holdfast.run import AssetEvent as RecordedEvent
-from holdfast.run import EmittedEvent
-from holdfast.run_command import RunEvents
-from holdfast.scope import AssetScope
+from holdfast.model.run import AssetEvent as RecordedEvent
+from holdfast.model.run import EmittedEvent
+from holdfast.model.scope import AssetScope
+from holdfast.model.value import encode
 from holdfast.sdk.asset import Asset, AssetAlias, AssetRef, Metadata
 from holdfast.store import Store
-from holdfast.value import encode
 
 
 class OutletEvent:
-    """The event of one outlet. For an alias, `add` says which assets are behind it."""
+    """The event of one outlet. For an alias, `add` adds the events of assets behind it."""
 
     def __init__(self, key: Asset | AssetRef | AssetAlias) -> None:
         self.key = key
@@ -29,14 +28,14 @@ class OutletEvent:
         self.added: list[tuple[Asset, dict[str, Any]]] = []
 
     def add(self, asset: Asset, extra: dict[str, Any] | None = None) -> None:
-        """An event of an asset behind this alias."""
+        """Add an event of an asset behind this alias. Raise InvalidType if this is no alias."""
         if not isinstance(self.key, AssetAlias):
             raise InvalidType(
-                f"asset `{self.key.name or self.key.uri}` is no alias",
+                f"asset `{self.key.name or self.key.uri}` is not an alias",
                 hint="set outlet_events[asset].extra",
             )
         if not isinstance(asset, Asset):
-            raise InvalidType(f"{asset!r} is no asset", hint='add(Asset("orders"))')
+            raise InvalidType(f"{asset!r} is not an asset", hint='add(Asset("orders"))')
         self.added.append((asset, dict(extra or {})))
 
 
@@ -48,8 +47,10 @@ class OutletEvents:
         self._events = {outlet: OutletEvent(outlet) for outlet in outlets}
 
     def resolve(self, store: Store) -> None:
-        """Find the assets that references among the outlets stand for. UnknownAsset where there is
-        none: before the task has worked in vain."""
+        """Find the assets that references among the outlets stand for.
+
+        Raise UnknownAsset if there is none, before the task has done its work in vain.
+        """
         resolved: dict[Asset | AssetRef | AssetAlias, OutletEvent] = {}
         for outlet, event in self._events.items():
             key = outlet
@@ -68,14 +69,14 @@ class OutletEvents:
         )
 
     def note(self, metadata: Metadata) -> None:
-        """What the task said about an asset."""
+        """Record metadata that the task reported about an asset."""
         if metadata.alias is not None:
             self[metadata.alias].add(metadata.asset, metadata.extra)
         else:
             self[metadata.asset].extra.update(metadata.extra)
 
     def emitted(self) -> tuple[EmittedEvent, ...]:
-        """One for each asset among the outlets, and those behind aliases."""
+        """Return one event for each asset among the outlets, and the events behind aliases."""
         aliases: dict[tuple[str, str, str], list[str]] = {}
         for outlet, event in self._events.items():
             if isinstance(outlet, Asset):
@@ -97,7 +98,7 @@ def _means(ref: AssetRef, outlet: Asset | AssetRef | AssetAlias) -> bool:
 
 
 def encode_extra(where: str, extra: Any) -> str:
-    """What an event carries, as JSON; errors say whose it was."""
+    """Return the extra data of an event as JSON; errors begin with `where`."""
     try:
         return encode(extra)
     except (InvalidInput, InvalidType) as error:
@@ -105,7 +106,7 @@ def encode_extra(where: str, extra: Any) -> str:
 
 
 class TriggeringEvent:
-    """An event that, maybe with others, started the run."""
+    """An event that triggered the run, perhaps together with others."""
 
     def __init__(self, event: RecordedEvent) -> None:
         self.asset = Asset(event.asset.name, event.asset.uri)
@@ -121,7 +122,7 @@ class TriggeringEvent:
 
 
 class TriggeringEvents(Mapping[Asset, list[TriggeringEvent]]):
-    """`triggering_asset_events` in the context: by asset, oldest first. Read when asked for."""
+    """`triggering_asset_events` in the context: by asset, oldest first. Loaded on first use."""
 
     def __init__(self, store: Store, dag_id: str, run_id: str) -> None:
         self._store = store

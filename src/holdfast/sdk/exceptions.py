@@ -1,10 +1,10 @@
-"""What a task raises to say how it ends, by the names that Airflow has for it."""
+"""Exceptions that a task raises to determine its outcome, under Airflow's names."""
 
 from __future__ import annotations
 
 
 class AirflowException(Exception):
-    """The task has failed; it is tried again while it has retries."""
+    """The task has failed; it is retried while it has retries left."""
 
 
 class AirflowSkipException(AirflowException):
@@ -12,4 +12,4 @@ class AirflowSkipException(AirflowException):
 
 
 class AirflowFailException(AirflowException):
-    """The task has failed, and trying again would not help."""
+    """The task has failed, and a retry would not help."""

@@ -1,12 +1,12 @@
-"""Tasks that run once for each of several values."""
+"""Mapped tasks, which run once for each of several values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from holdfast.dagspec import Axis, LiteralAxis, MappedSpec, ResultAxis
 from holdfast.errors import InvalidDag, InvalidType
+from holdfast.model.dag import Axis, LiteralAxis, MappedSpec, ResultAxis
 from holdfast.sdk.arguments import KNOWN, settle
 from holdfast.sdk.node import TaskNode
 from holdfast.sdk.operator import BaseOperator, arguments_of
@@ -31,18 +31,18 @@ class Partial:
         self._check(shared)
 
     def expand(self, **mapped: Source) -> MappedOperator:
-        """Run once for each combination of what the arguments hold; the last varies fastest."""
+        """Map the task over each combination of the arguments' values; the last varies fastest."""
         self._check(mapped)
         return self._expand(Expansion(self._where, mapped))
 
     def expand_kwargs(self, mapped: Sequence[Mapping[str, Any]] | XComArg) -> MappedOperator:
-        """Run once for each dict of arguments."""
+        """Map the task over dicts of arguments."""
         return self._expand(Expansion(self._where, {}, mapped))
 
     def _check(self, given: Mapping[str, Any]) -> None:
         for name in given:
             if name not in arguments_of(self._operator):
-                raise InvalidDag(f"{self._where} does not take the argument `{name}`")
+                raise InvalidDag(f"{self._where} has no argument `{name}`")
 
     def _expand(self, expansion: Expansion) -> MappedOperator:
         expansion.check_against(self._shared)
@@ -50,12 +50,15 @@ class Partial:
 
 
 class Expansion:
-    """What a task is mapped over."""
+    """The arguments and values that a task is mapped over."""
 
     def __init__(
         self, where: str, named: Mapping[str, Source], whole: Source | None = None
     ) -> None:
-        """Either arguments with what each is mapped over, or one list of dicts of arguments."""
+        """Take arguments with what each is mapped over, or else one list of dicts of arguments.
+
+        Raise InvalidDag for values that cannot be mapped over.
+        """
         self._where = where
         self._axes: list[tuple[str | None, Source]] = list(named.items())
         if whole is not None:
@@ -78,7 +81,7 @@ class Expansion:
                     )
 
     def check_against(self, shared: Mapping[str, Any]) -> None:
-        """Refuse an argument that is both shared and mapped."""
+        """Raise InvalidDag for an argument that is both shared and mapped."""
         for name, _ in self._axes:
             if name is not None and name in shared:
                 raise InvalidDag(f"{self._where}: `{name}` is both in partial() and in expand()")
@@ -89,7 +92,7 @@ class Expansion:
 
     @property
     def literals(self) -> dict[str, Any]:
-        """The values of each argument, as far as they are in the file."""
+        """The values of each argument, as far as they are literals in the file."""
         found: dict[str, Any] = {}
         for name, source in self._axes:
             if name is not None:
@@ -105,7 +108,7 @@ class Expansion:
             yield from references_in(source)
 
     def values(self, index: int, context: Context) -> dict[str, Any]:
-        """The arguments of one map index."""
+        """Return the arguments of one map index. Raise InvalidDag if there is no such index."""
         found: dict[str, Any] = {}
         remaining = index
         for name, source in reversed(self._axes):
@@ -124,7 +127,8 @@ class Expansion:
         if not is_mappable(value):
             raise InvalidType(
                 f"{self._where} is mapped over {source}, which is a {type(value).__name__}",
-                hint="the task that it is mapped over returns a list or a dict",
+                hint="a mapped task needs a list or a dict: return one from the task that it "
+                "is mapped over",
             )
         return list(value.items()) if isinstance(value, Mapping) else list(value)
 
@@ -137,8 +141,8 @@ class Expansion:
 
     def _gone(self, index: int) -> InvalidDag:
         return InvalidDag(
-            f"{self._where} has no map index {index} any more",
-            hint="what it is mapped over has become shorter since the run started",
+            f"{self._where} no longer has map index {index}",
+            hint="the list or dict that it is mapped over has become shorter since the run started",
         )
 
 
@@ -149,14 +153,14 @@ def _axis(source: Source) -> Axis:
 
 
 def is_mappable(value: Any) -> bool:
-    """A list, a mapping, or a result that will be one."""
+    """Return whether a value is a list, a mapping, or a result that will be one."""
     if isinstance(value, str | bytes | bytearray):
         return False
     return isinstance(value, XComArg | Sequence | Mapping)
 
 
 class MappedOperator(TaskNode):
-    """A mapped task. Each map index makes an operator of its own when it runs."""
+    """A mapped task. Each map index makes its own operator when it runs."""
 
     def __init__(
         self, operator: type[BaseOperator], shared: dict[str, Any], expansion: Expansion

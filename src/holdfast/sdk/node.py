@@ -1,4 +1,4 @@
-"""A task in its DAG, mapped or not."""
+"""Node of a DAG: a task, mapped or not."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast.dagspec import MappedSpec
 from holdfast.errors import InvalidDag
-from holdfast.identifier import check_id
+from holdfast.model.dag import MappedSpec
+from holdfast.portable.identifier import check_id
 from holdfast.sdk.arguments import TaskSettings
 from holdfast.sdk.asset import Asset, AssetAlias, AssetRef
 from holdfast.sdk.dependency import Dependency
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class TaskNode(Dependency):
-    """A task: its id, its DAG, its settings, and what it waits for."""
+    """A task: its id, its DAG, its settings, and its upstream tasks."""
 
     uses_spark = False
-    """Whether `context["spark"]` is there when it runs."""
+    """Whether the task has `context["spark"]` when it runs."""
 
     _label: ClassVar[str] = ""
-    """What kind of operator it is, in words; by default the name of its class."""
+    """The kind of operator for display; by default the name of its class."""
 
     task_id: str
     dag: DAG | None
@@ -57,21 +57,21 @@ class TaskNode(Dependency):
         return None
 
     def _templated(self) -> Iterator[tuple[str, Any]]:
-        """The arguments in which Airflow renders templates."""
+        """Yield the arguments in which Airflow renders templates."""
         raise NotImplementedError
 
     @property
     def _template_endings(self) -> tuple[str, ...]:
-        """How the text of such an argument ends where Airflow reads it from a file."""
+        """The suffixes of such an argument that make Airflow read its text from a file."""
         raise NotImplementedError
 
     def _references(self) -> Iterator[Reference]:
-        """What its arguments wait for."""
+        """Yield the references in the task's arguments."""
         for value in vars(self).values():
             yield from references_in(value)
 
     def _follow(self, other: TaskNode) -> None:
-        """Wait for another task of the same DAG."""
+        """Make this task wait for another. Raise InvalidDag if they are in different DAGs."""
         for one, dag in ((self, other.dag), (other, self.dag)):
             if one.dag is None and dag is not None:
                 dag.add_task(one)
@@ -80,7 +80,7 @@ class TaskNode(Dependency):
 
     @property
     def _upstream(self) -> list[TaskNode]:
-        """What it waits for, by `>>` and by its arguments, in the order of the DAG."""
+        """The tasks that it waits for, by `>>` and by its arguments, in the order of the DAG."""
         found = dict(self._followed)
         for reference in self._references():
             if isinstance(reference, XComArg):
@@ -90,7 +90,7 @@ class TaskNode(Dependency):
         return [task for task in tasks if id(task) in found]
 
     def _prepared(self, context: Context) -> BaseOperator:
-        """The operator to execute, with the values that its arguments stand for."""
+        """Return the operator to execute, with the references in its arguments resolved."""
         raise NotImplementedError
 
     @property
@@ -99,7 +99,7 @@ class TaskNode(Dependency):
 
     @property
     def output(self) -> XComArg:
-        """What the task returns, for the arguments of other tasks."""
+        """The result of the task, for the arguments of other tasks."""
         return XComArg(self)
 
     @property
@@ -130,8 +130,8 @@ class TaskNode(Dependency):
 def check_same_dag(before: TaskNode, after: TaskNode) -> None:
     if before.dag is not after.dag:
         raise InvalidDag(
-            f"task `{after.task_id}` of {_dag_of(after)} cannot wait for task `{before.task_id}` "
-            f"of {_dag_of(before)}",
+            f"task `{after.task_id}` of {_dag_of(after)} cannot depend on task "
+            f"`{before.task_id}` of {_dag_of(before)}",
             hint="put both in one DAG, or schedule the second DAG on an asset of the first",
         )
 
@@ -141,7 +141,7 @@ def _dag_of(task: TaskNode) -> str:
 
 
 def check_name(what: str, name: Any) -> None:
-    """Refuse what cannot be the id of a DAG or task."""
+    """Raise InvalidDag for a name that cannot be the id of a DAG or task."""
     try:
         check_id(what, name)
     except (ValueError, TypeError) as error:

@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 
 
 class OperatorMeta(ABCMeta):
-    """Lets `default_args` stand in for arguments of every operator, those of subclasses too."""
+    """Applies `default_args` to the arguments of every operator, including subclasses."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if args:
             raise InvalidDag(
-                f"{cls.__name__} takes keyword arguments only", hint='write task_id="…" and so on'
+                f"{cls.__name__} takes keyword arguments only",
+                hint='write task_id="…", for example',
             )
         return super().__call__(**with_defaults(cls, kwargs))
 
 
 def with_defaults(operator: type, given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments, and the defaults of the DAG for those that the operator takes."""
+    """Return the arguments, with the DAG's defaults for others that the operator takes."""
     given = dict(given)
     dag = given.setdefault("dag", current_dag())
     defaults = {**(dag.default_args if dag else {}), **(given.pop("default_args", None) or {})}
@@ -41,7 +42,7 @@ def with_defaults(operator: type, given: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def arguments_of(operator: type) -> frozenset[str]:
-    """The names of every argument that the class and its bases take."""
+    """Return the names of all arguments that the class and its bases take."""
     names = set(KNOWN)
     for kind in operator.__mro__:
         if "__init__" in vars(kind) and kind is not object:
@@ -69,19 +70,19 @@ class BaseOperator(TaskNode, metaclass=OperatorMeta):
 
     @classmethod
     def partial(cls, **arguments: Any) -> Partial:
-        """The arguments that all instances of a mapped task share."""
+        """Set the arguments that all instances of a mapped task share; `expand` makes the task."""
         from holdfast.sdk.mapped import Partial
 
         return Partial(cls, with_defaults(cls, arguments))
 
     @classmethod
     def _filled(cls, shared: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of one instance of a mapped task."""
+        """Return the arguments of one instance of a mapped task."""
         return {**shared, **values}
 
     @classmethod
     def _templated_in(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-        """The arguments, of those given, in which Airflow renders templates."""
+        """Yield those of the given arguments in which Airflow renders templates."""
         return ((name, value) for name, value in given.items() if name in cls.template_fields)
 
     def _templated(self) -> Iterator[tuple[str, Any]]:
@@ -100,14 +101,14 @@ class BaseOperator(TaskNode, metaclass=OperatorMeta):
         return self
 
     def execute(self, context: Context) -> Any:
-        """The work; what it returns, which is JSON, is the task's result. May be `async`."""
+        """Do the work and return the task's result, which is JSON. May be `async`."""
         raise NotImplementedError(f"{type(self).__name__} does not implement execute(context)")
 
     def pre_execute(self, context: Context) -> None:
-        """Called before `execute`."""
+        """Prepare the work; called before `execute`."""
 
     def post_execute(self, context: Context, result: Any = None) -> None:
-        """Called after `execute`, with what it returned."""
+        """Finish the work; called after `execute`, with its result."""
 
     def on_kill(self) -> None:
-        """Called when the task is stopped from outside: end what it has started elsewhere."""
+        """End what the task has started elsewhere; called when it is stopped from outside."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from holdfast.errors import InvalidDag, InvalidInput, InvalidType
-from holdfast.value import encode
+from holdfast.model.value import encode
 
 REQUIRED: Final = object()
-"""In place of a default: whoever starts a run gives the value."""
+"""In place of a default: the value has to be given when a run is started."""
 
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
@@ -43,7 +43,7 @@ _ONLY_SHOWN = {"title", "section", "format", "examples", "values_display", "desc
 
 
 class Param:
-    """A parameter with a default and with rules, from JSON Schema, that its value keeps to."""
+    """A parameter with a default, and with rules of JSON Schema for its value."""
 
     def __init__(
         self, default: Any = REQUIRED, description: str | None = None, **rules: Any
@@ -52,9 +52,15 @@ class Param:
         unknown = sorted(set(rules) - set(_RULES) - _ONLY_SHOWN)
         if unknown:
             raise InvalidDag(
-                f"Param() does not know the rule `{unknown[0]}`",
-                hint=f"it knows {', '.join(_RULES)}",
+                f"Param() has no rule `{unknown[0]}`",
+                hint=f"it has {', '.join(_RULES)}",
             )
+        kinds = rules.get("type", ())
+        for kind in [kinds] if isinstance(kinds, str) else kinds:
+            if kind not in _TYPES:
+                raise InvalidDag(
+                    f"Param() has no type {kind!r}", hint=f"it has {', '.join(_TYPES)}"
+                )
         self.default = default
         self.description = description
         self.rules = {name: wanted for name, wanted in rules.items() if name in _RULES}
@@ -63,18 +69,21 @@ class Param:
         return f"Param({'' if self.default is REQUIRED else repr(self.default)})"
 
     def check(self, name: str, value: Any) -> None:
-        """Refuse a value that does not keep to the rules."""
+        """Raise InvalidInput for a value that breaks a rule."""
         for rule, wanted in self.rules.items():
             try:
                 kept = _RULES[rule](value, wanted)
-            except (TypeError, KeyError):
+            except TypeError:
                 kept = False
             if not kept:
                 raise InvalidInput(f"param `{name}` is {value!r}, but its {rule} is {wanted!r}")
 
 
 def as_params(where: str, params: Mapping[str, Any] | None) -> dict[str, Param]:
-    """Params as an author wrote them, plain defaults among them, each checked."""
+    """Return an author's params and plain defaults as params.
+
+    Raise InvalidDag for a default that breaks a rule or is not JSON.
+    """
     found: dict[str, Param] = {}
     for name, value in (params or {}).items():
         param = value if isinstance(value, Param) else Param(value)
@@ -90,21 +99,21 @@ def as_params(where: str, params: Mapping[str, Any] | None) -> dict[str, Param]:
 
 
 def defaults(params: Mapping[str, Param]) -> dict[str, Any]:
-    """Those that have one."""
+    """Return the defaults of the params that have one."""
     return {name: one.default for name, one in params.items() if one.default is not REQUIRED}
 
 
 def overlay(params: Mapping[str, Param], conf: Mapping[str, Any]) -> dict[str, Any]:
-    """The params of a run: what it was started with, over the defaults."""
+    """Return the params of a run: its `conf` over the defaults."""
     return {**defaults(params), **conf}
 
 
 def check_values(params: Mapping[str, Param], values: Mapping[str, Any]) -> None:
-    """Refuse values that break a rule, and params that have none."""
+    """Raise InvalidInput for a value that breaks a rule, and for a param without a value."""
     for name, param in params.items():
         if name not in values:
             raise InvalidInput(
                 f"param `{name}` has no default, and the run was started without it",
-                hint=f"--conf '{{\"{name}\": …}}'",
+                hint=f"start it with --conf '{{\"{name}\": …}}'",
             )
         param.check(name, values[name])

@@ -1,4 +1,4 @@
-"""Values in a task's arguments that are known only when it runs."""
+"""References in a task's arguments to values that are known only when it runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 class Reference(ABC):
-    """Stands in a task's arguments for a value of the run."""
+    """A placeholder in a task's arguments for a value of the run."""
 
     @abstractmethod
     def resolve(self, context: Context) -> Any:
-        """The value, for the task that runs."""
+        """Return the value for the running task."""
 
 
 def references_in(value: Any) -> Iterator[Reference]:
-    """The references in a value, or in lists and dicts of it."""
+    """Yield the references in a value, including those in nested lists and dicts."""
     if isinstance(value, Reference):
         yield value
     elif isinstance(value, list | tuple):
@@ -31,7 +31,7 @@ def references_in(value: Any) -> Iterator[Reference]:
 
 
 def resolve(value: Any, context: Context) -> Any:
-    """The value with what the references stand for; the same object where there are none."""
+    """Return the value with its references resolved; the same object if there are none."""
     if next(references_in(value), None) is None:
         return value
     if isinstance(value, Reference):
@@ -42,7 +42,7 @@ def resolve(value: Any, context: Context) -> Any:
 
 
 class DagParam(Reference):
-    """A param of the DAG, as the function that makes the DAG has it for its argument."""
+    """A reference to a param of the DAG, such as an argument of the function that makes the DAG."""
 
     def __init__(self, name: str) -> None:
         self.name = name

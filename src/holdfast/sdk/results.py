@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.commands import GetResults
 from holdfast.errors import NotFound
-from holdfast.run import RETURN_VALUE
-from holdfast.run_command import GetResults
+from holdfast.model.run import RETURN_VALUE
+from holdfast.model.value import decode
 from holdfast.sdk.xcomarg import XComArg
 from holdfast.store import Store
-from holdfast.value import decode
 
 ABSENT: Any = object()
 
 
 class Results:
-    """What the tasks of one run have returned and pushed."""
+    """The values that the tasks of one run have returned and pushed."""
 
     def __init__(self, store: Store, dag_id: str, run_id: str) -> None:
         self._store = store
@@ -25,7 +25,7 @@ class Results:
     def get(
         self, task_id: str, key: str = RETURN_VALUE, map_index: int | None = None
     ) -> list[tuple[int, Any]]:
-        """What a task pushed under a key, by map index; or else what it returned under it."""
+        """Return (map index, value) pairs that a task pushed, or else returned, under a key."""
         found = self._pushed(task_id, key, map_index)
         if found or key == RETURN_VALUE:
             return found
@@ -35,7 +35,10 @@ class Results:
         ]
 
     def of(self, result: XComArg) -> Any:
-        """The value, or of a mapped task the list of those that there are; None: there is none."""
+        """Return the value, or for a mapped task the list of existing ones; None if there is none.
+
+        Raise NotFound if the result of a task that is not mapped lacks the path of subscripts.
+        """
         task_id = result.operator.task_id
         mapped = result.operator._mapped is not None
         values = []
@@ -58,7 +61,10 @@ class Results:
         return [(at, decode(text)) for at, text in self._store.execute(asked)]
 
     def _part(self, result: XComArg, value: Any, map_index: int) -> Any:
-        """What the path of subscripts leads to, from a key that was pushed if its first is one."""
+        """Return the value at the path of subscripts, whose first may be a key that was pushed.
+
+        Raise NotFound if there is none.
+        """
         for place, key in enumerate(result.path):
             inner = _subscript(value, key)
             if place == 0 and isinstance(key, str):
@@ -66,8 +72,8 @@ class Results:
                 inner = pushed[0][1] if pushed else inner
             if inner is ABSENT:
                 raise NotFound(
-                    f"{result} is not there: {key!r} is not in what the task returned",
-                    hint=f"it returned {_shown(value)}",
+                    f"{result} does not exist: the returned value has no {key!r}",
+                    hint=f"the task returned {_shown(value)}",
                 )
             value = inner
         return value
@@ -85,5 +91,5 @@ def _shown(value: Any) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, dict):
-        return f"a dict with {', '.join(map(repr, value)) or 'nothing in it'}"
+        return f"a dict with {', '.join(map(repr, value)) or 'no keys'}"
     return f"a {type(value).__name__}"

@@ -1,13 +1,13 @@
-"""What authors of backends import."""
+"""Public API for authors of backends."""
 
-from holdfast.backend import BaseStoreBackend
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.scope import AssetScope, StoreScope, TaskScope
-from holdfast.stores.metastore import MetastoreStateBackend
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.backend.metastore import MetastoreStateBackend
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
 BaseStateBackend = BaseStoreBackend
 StateScope = StoreScope
-"""The names that earlier drafts had."""
+"""Names from earlier drafts."""
 
 __all__ = [
     "AssetScope",

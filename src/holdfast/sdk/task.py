@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FunctionOperator(BaseOperator):
-    """Calls a function with its arguments, and with what it asks for of the context."""
+    """Calls a function with its arguments, and with the values of the context that it takes."""
 
     _label: ClassVar[str] = "@task"
     template_fields = ("op_args", "op_kwargs")
@@ -61,7 +61,10 @@ class FunctionOperator(BaseOperator):
         return function(*self.op_args, **self.op_kwargs, **injected)
 
     def _collect(self, steps: Any, context: TaskContext) -> Any:
-        """Run a generator to its end: what it yields is said about its outlets."""
+        """Run a generator to its end, record the metadata that it yields, and return its result.
+
+        Raise InvalidDag if it yields anything else.
+        """
         while True:
             try:
                 said = next(steps)
@@ -70,13 +73,13 @@ class FunctionOperator(BaseOperator):
             if not isinstance(said, Metadata):
                 raise InvalidDag(
                     f"task `{self.task_id}` yielded {said!r}",
-                    hint="a task yields Metadata(asset, extra) only; return its result",
+                    hint="a task yields only Metadata(asset, extra); return its result",
                 )
             context["outlet_events"].note(said)
 
 
 class SparkFunctionOperator(FunctionOperator):
-    """The same with a Spark session in `spark`."""
+    """A `FunctionOperator` with a Spark session in `spark`."""
 
     _label: ClassVar[str] = "@task.pyspark"
     uses_spark = True
@@ -88,7 +91,10 @@ class SparkFunctionOperator(FunctionOperator):
         config_kwargs: Mapping[str, str] | None = None,
         **arguments: Any,
     ) -> None:
-        """`conn_id` is taken for pipelines of Airflow: where Spark is, the settings say."""
+        """Initialize the operator.
+
+        `conn_id` is accepted for pipelines of Airflow, and ignored: the settings locate Spark.
+        """
         super().__init__(**arguments)
         self.config_kwargs = dict(config_kwargs or {})
 
@@ -100,7 +106,10 @@ class SparkFunctionOperator(FunctionOperator):
 def from_context(
     function: Callable[..., Any], context: TaskContext, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What of the context a function asks for by the names of its parameters, or by `**`."""
+    """Return the values of the context that a function takes by parameter names or by `**`.
+
+    Raise KeyError if one of them is absent and the parameter has no default.
+    """
     injected: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is Parameter.VAR_KEYWORD:
@@ -136,8 +145,8 @@ class TaskFunction:
         if is_running():
             raise InvalidDag(
                 f"{self._where} was called inside a running task",
-                hint=f"call {self.function.__name__}.function(…) to run it here, or connect the "
-                "tasks in the DAG",
+                hint=f"call {self.function.__name__}.function(…) to run it here, or call the "
+                "task in the DAG",
             )
         args, named = self._named(args)
         for name in named:
@@ -148,25 +157,25 @@ class TaskFunction:
         return XComArg(self._operator(**self._placed(), op_args=args, op_kwargs=named))
 
     def override(self, **arguments: Any) -> TaskFunction:
-        """The same function with other arguments of the task: `task_id`, `retries` and so on."""
+        """Return the function with other arguments of the task: `task_id`, `retries` and so on."""
         changed = {**self._arguments, **arguments}
         return TaskFunction(self.function, self._operator, changed, self._shared)
 
     def partial(self, **shared: Any) -> TaskFunction:
-        """The arguments that all instances of a mapped task share."""
+        """Return the function with arguments that all instances of a mapped task share."""
         self._check_names(shared)
         return TaskFunction(
             self.function, self._operator, self._arguments, {**self._shared, **shared}
         )
 
     def expand(self, **mapped: Source) -> XComArg:
-        """Run once for each combination of what the arguments hold; the last varies fastest."""
+        """Map the task over each combination of the arguments' values; the last varies fastest."""
         self._check_names(mapped)
         self._check_missing({*self._shared, *mapped})
         return self._expand(Expansion(self._where, mapped))
 
     def expand_kwargs(self, mapped: Sequence[Mapping[str, Any]] | XComArg) -> XComArg:
-        """Run once for each dict of arguments."""
+        """Map the task over dicts of arguments."""
         return self._expand(Expansion(self._where, {}, mapped))
 
     def _expand(self, expansion: Expansion) -> XComArg:
@@ -175,7 +184,7 @@ class TaskFunction:
         return XComArg(MappedOperator(self._operator, shared, expansion))
 
     def _placed(self) -> dict[str, Any]:
-        """The arguments of the task, with an id that its DAG does not have yet."""
+        """Return the arguments of the task, with an id that is free in its DAG."""
         dag = self._arguments.get("dag") or current_dag()
         task_id = self._arguments["task_id"]
         doc = self._arguments.get("doc_md") or self.function.__doc__
@@ -192,13 +201,15 @@ class TaskFunction:
 
     def _check_parameters(self) -> None:
         if inspect.isasyncgenfunction(self.function):
-            raise InvalidDag(f"{self._where} is an async generator", hint="return its result")
+            raise InvalidDag(
+                f"{self._where} is an async generator", hint="return the result instead"
+            )
         for name, parameter in self._parameters.items():
             if name in KEYS and parameter.default not in (Parameter.empty, None):
                 raise InvalidDag(
-                    f"{self._where}: its parameter `{name}` gets its value from the context, and "
-                    "has a default",
-                    hint="leave the default out, or call the parameter otherwise",
+                    f"{self._where}: its parameter `{name}` gets its value from the context, "
+                    "and may not have a default",
+                    hint="leave out the default, or rename the parameter",
                 )
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
@@ -212,8 +223,11 @@ class TaskFunction:
                 )
 
     def _named(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments without names, with those of the parameters that the context does not fill:
-        `def load(spark, path)` is called as `load("s3://…")`."""
+        """Assign positional arguments to the parameters that the context does not fill.
+
+        `def load(spark, path)` is called as `load("s3://…")`. Raise InvalidDag if there are too
+        many.
+        """
         kinds = {parameter.kind for parameter in self._parameters.values()}
         if kinds & {Parameter.VAR_POSITIONAL, Parameter.POSITIONAL_ONLY}:
             return args, {}
@@ -225,7 +239,7 @@ class TaskFunction:
         if len(args) > len(free):
             raise InvalidDag(
                 f"{self._where} was called with too many positional arguments",
-                hint=f"it takes {', '.join(free) or 'none'}; the context gives the others",
+                hint=f"it takes {', '.join(free) or 'none'}; the others come from the context",
             )
         return (), dict(zip(free, args, strict=False))
 
@@ -233,7 +247,7 @@ class TaskFunction:
         try:
             given = inspect.signature(self.function).bind_partial(*args, **kwargs)
         except TypeError as error:
-            raise InvalidDag(f"{self._where} was called wrongly: {error}") from None
+            raise InvalidDag(f"{self._where} was called with wrong arguments: {error}") from None
         self._check_missing(given.arguments)
 
     def _check_missing(self, given: Any) -> None:
@@ -244,12 +258,12 @@ class TaskFunction:
             )
             if name in NOT_HERE and name not in given:
                 raise InvalidDag(
-                    f"{self._where}: Holdfast has no `{name}` in the context for its parameter "
-                    f"`{name}`",
+                    f"{self._where}: Holdfast does not support its parameter `{name}`, "
+                    "a key of Airflow's context",
                     hint=NOT_HERE[name],
                 )
             if needed and name not in given and name not in KEYS:
-                raise InvalidDag(f"{self._where} was made without its argument `{name}`")
+                raise InvalidDag(f"{self._where} is missing its argument `{name}`")
             if needed and name == "spark" and name not in given and not self._operator.uses_spark:
                 raise InvalidDag(
                     f"{self._where} has a parameter `spark`", hint="decorate it with @task.pyspark"
@@ -264,7 +278,7 @@ class TaskDecorator:
         return self._decorated(FunctionOperator, function, arguments)
 
     def python(self, function: Callable[..., Any] | None = None, **arguments: Any) -> Any:
-        """The same."""
+        """Make a function a task, as `@task` does."""
         return self._decorated(FunctionOperator, function, arguments)
 
     def pyspark(self, function: Callable[..., Any] | None = None, **arguments: Any) -> Any:
@@ -286,7 +300,7 @@ class TaskDecorator:
             return lambda function: TaskFunction(function, operator, arguments)
         if not callable(function):
             raise InvalidDag(
-                f"@task was given {function!r}", hint='give keyword arguments: @task(task_id="…")'
+                f"@task was given {function!r}", hint='use keyword arguments: @task(task_id="…")'
             )
         return TaskFunction(function, operator, arguments)
 

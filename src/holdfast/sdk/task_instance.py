@@ -1,4 +1,4 @@
-"""The task instance that runs, as the task sees it."""
+"""Running task instance, as the task sees it in its context."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.run import RETURN_VALUE
-from holdfast.run_command import PutResult, TakeItem
-from holdfast.runner.messages import TaskStartup
+from holdfast.commands import PutResult, TakeItem
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import RETURN_VALUE
+from holdfast.model.value import encode
 from holdfast.sdk.results import Results
 from holdfast.store import Store
-from holdfast.value import encode
 
 if TYPE_CHECKING:
     from holdfast.sdk.node import TaskNode
@@ -27,23 +27,23 @@ log = logging.getLogger("holdfast.task")
 
 
 class TaskInstance:
-    """`ti` in the context: which task this is, and the results of others."""
+    """`ti` in the context: the identity of the task instance, and the results of others."""
 
-    def __init__(self, startup: TaskStartup, store: Store, task: TaskNode) -> None:
-        scope = startup.writer.scope
+    def __init__(self, writer: TaskWriter, max_tries: int, store: Store, task: TaskNode) -> None:
+        scope = writer.scope
         self.dag_id = scope.dag_id
         self.run_id = scope.run_id
         self.task_id = scope.task_id
         self.map_index = scope.map_index
         self.id = scope.ti_id
-        self.try_number = startup.writer.attempt or 1
-        self.max_tries = startup.max_tries - 1
+        self.try_number = writer.attempt or 1
+        self.max_tries = max_tries - 1
         """How many retries there are."""
         self.start_date = datetime.now(UTC)
         self.task = task
         self.results = Results(store, self.dag_id, self.run_id)
         self._store = store
-        self._writer = startup.writer
+        self._writer = writer
 
     def __repr__(self) -> str:
         return f"<TaskInstance: {self._writer.scope}, try {self.try_number}>"
@@ -53,20 +53,20 @@ class TaskInstance:
         return f"{self.dag_id}__{self.task_id}__{self.run_id}"
 
     def xcom_push(self, key: str, value: Any) -> None:
-        """Keep a value, which is JSON, for other tasks of the run."""
+        """Store a value, which is JSON, for other tasks of the run."""
         text = "null" if value is None else encode(value)
         self._store.execute(PutResult(self._writer, key, text))
 
     def take_item(self, arguments: Mapping[str, Any]) -> None:
-        """Discard the task store where it is about another item than these arguments."""
+        """Record the item of a mapped instance; discard its task store if it had another item."""
         try:
             item = msgspec.json.encode(arguments, order="sorted")
         except (TypeError, ValueError):
-            return  # a literal in the file that is no data: nothing tells it from another
+            return  # a literal that is not JSON: it cannot be distinguished from another
         if self._store.execute(TakeItem(self._writer, hashlib.sha256(item).hexdigest())):
             log.warning(
-                "map index %s stands for another item than before: what its task store held was "
-                "about that item, and is discarded",
+                "map index %s now has another item: its task store was about the previous "
+                "item, and is discarded",
                 self.map_index,
             )
 
@@ -83,9 +83,9 @@ class TaskInstance:
         default: Any = None,
         run_id: str | None = None,
     ) -> Any:
-        """What a task returned, or pushed under a key; a list for several tasks or map indices.
+        """Return a task's result or the value under a key; a list for several tasks or map indices.
 
-        Without `map_indexes`, all map indices of a mapped task.
+        Without `map_indexes`, return the values of all map indices of a mapped task.
         """
         results = Results(self._store, dag_id or self.dag_id, run_id or self.run_id)
         one_task = task_ids is None or isinstance(task_ids, str)

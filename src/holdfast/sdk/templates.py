@@ -1,4 +1,4 @@
-"""Jinja templates in arguments of tasks, which are refused because nothing renders them."""
+"""Refusal of Jinja templates in task arguments, because nothing renders them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def refuse_templates(task: TaskNode) -> None:
             where = f"DAG `{task.dag_id}`, task `{task.task_id}`, argument `{place}`"
             if "{{" in text or "{%" in text:
                 raise InvalidDag(
-                    f"{where}: {text!r} is a template, and Holdfast renders none",
+                    f"{where}: {text!r} is a template, and Holdfast does not render templates",
                     hint="take the value from the context when the task runs: a parameter `ds`, "
                     '`logical_date`, `params` or `ti` of a @task, or context["ds"] in execute()',
                 )
             if text.endswith(task._template_endings):
                 raise InvalidDag(
-                    f"{where}: {text!r} names a template file, and Holdfast renders none",
+                    f"{where}: {text!r} is a template file, and Holdfast does not render templates",
                     hint="read the file when the task runs, or pass its content",
                 )
 
 
 def _texts(place: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Every text in a value, at any depth, with its place."""
+    """Yield every string in a value, at any depth, with its path."""
     if isinstance(value, str):
         yield place, value
     elif isinstance(value, Mapping):

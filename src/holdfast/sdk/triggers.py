@@ -1,4 +1,4 @@
-"""Triggers: what looks out for events in other systems."""
+"""Triggers, which watch for events in other systems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class TriggerEvent:
-    """Something has happened; `payload`, which is JSON, says what."""
+    """An event that a trigger has detected; `payload`, which is JSON, describes it."""
 
     def __init__(self, payload: Any = None) -> None:
         self.payload = payload
@@ -24,24 +24,24 @@ class TriggerEvent:
 
 
 class BaseEventTrigger(ABC):
-    """Looks out for changes of the asset that it watches.
+    """Watches for changes of an asset.
 
     `run` yields an event for each. What it writes to `self.asset_store` before a `yield` becomes
-    visible with that event, so a trigger that is started again goes on from what it stored.
+    visible with that event, so a restarted trigger continues from what it stored.
     """
 
     _asset_store: Any = None
 
     def __init__(self, **kwargs: Any) -> None:
-        """Take any arguments, which a subclass may pass on, and leave them."""
+        """Accept any arguments, which a subclass may pass on, and ignore them."""
         super().__init__()
 
     @abstractmethod
     def run(self) -> AsyncIterator[TriggerEvent]:
-        """An async generator of events; it ends when there is nothing more to look out for."""
+        """Yield events, as an async generator; it ends when there is nothing more to watch for."""
 
-    async def cleanup(self) -> None:  # noqa: B027  (most triggers hold nothing to let go of)
-        """Called when `run` has ended, whichever way."""
+    async def cleanup(self) -> None:  # noqa: B027  (most triggers hold no resources)
+        """Release resources; called when `run` has ended, with or without an exception."""
 
     @property
     def log(self) -> logging.Logger:
@@ -49,8 +49,10 @@ class BaseEventTrigger(ABC):
 
     @property
     def asset_store(self) -> Any:
-        """The store of the asset that is watched, while `run` is running; None before and after.
-        A unit test may set one of its own."""
+        """The store of the watched asset while `run` is running; None before and after.
+
+        A unit test may set its own.
+        """
         return self._asset_store
 
     @asset_store.setter

@@ -1,11 +1,11 @@
-"""The result of a task, in the arguments of another."""
+"""Reference to the result of a task in the arguments of another."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from holdfast.errors import InvalidDag
-from holdfast.run import RETURN_VALUE
+from holdfast.model.run import RETURN_VALUE
 from holdfast.sdk.dependency import Dependency
 from holdfast.sdk.reference import Reference
 
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 
 class XComArg(Dependency, Reference):
-    """What a task will have returned.
+    """The future result of a task.
 
-    `XComArg(task, key)` and `result["key"]` are what the task will have pushed under that key; or
-    where it pushed nothing under it, that part of what it returned. Further subscripts are parts
-    of that.
+    `XComArg(task, key)` and `result["key"]` are the value that the task pushes under that key or,
+    if it pushes none, that part of its return value. Further subscripts are parts of that.
     """
 
     def __init__(
@@ -35,15 +34,15 @@ class XComArg(Dependency, Reference):
     def __getitem__(self, key: str | int) -> XComArg:
         if not isinstance(key, str | int):
             raise InvalidDag(
-                f"{self}[{key!r}]: a result is subscripted by text or an integer",
-                hint="do it in the task that takes the result",
+                f"{self}[{key!r}]: the index of a result must be text or an integer",
+                hint="do this in the task that takes the result",
             )
         return XComArg(self.operator, path=(*self.path, key))
 
     def __iter__(self) -> NoReturn:
         raise InvalidDag(
-            f"{self} is not known before the task has run, so it cannot be looped over here",
-            hint="loop in the task that takes it, or use expand()",
+            f"{self} is not known until the task has run, so it cannot be iterated here",
+            hint="iterate in the task that takes it, or use expand()",
         )
 
     def __str__(self) -> str:

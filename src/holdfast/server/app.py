@@ -1,4 +1,4 @@
-"""The application: what it serves, and its description."""
+"""The server's ASGI application and its OpenAPI description."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import msgspec
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Lifespan
 
-from holdfast.server import execution, problem, status
-from holdfast.server.description import command_schemas
-from holdfast.server.door import Door
-from holdfast.server.lean import LeanRoutes
-from holdfast.server.limits import Connections, Turns
+from holdfast.server import status
+from holdfast.server.execution import routes as execution
+from holdfast.server.execution.openapi import command_schemas
+from holdfast.server.http import errors as problem
+from holdfast.server.http.lean_routes import LeanRoutes
+from holdfast.server.http.limits import Connections, RequestQueue
+from holdfast.server.http.middleware import RequestMiddleware
 from holdfast.server.public.routes import routes as public_routes
 from holdfast.server.tokens import Tokens
 from holdfast.settings import Settings
@@ -24,7 +26,7 @@ from holdfast.version import __version__
 def make_app(
     store: Store, tokens: Tokens, settings: Settings, lifespan: Lifespan[Any] | None = None
 ) -> FastAPI:
-    """The server's application, over a store that outlives it."""
+    """Return the server's application, over a store that outlives it."""
     app = _Application(
         title="Holdfast",
         version=__version__,
@@ -36,7 +38,7 @@ def make_app(
     app.state.tokens = tokens
     app.state.settings = settings
     app.state.connections = Connections()
-    app.state.turns = Turns()
+    app.state.request_queue = RequestQueue()
     app.state.figures = status.Figures(store)
     problem.install(app)
     app.router.routes.extend(execution.router.routes)
@@ -52,7 +54,8 @@ class _Application(FastAPI):
         self._description = b""
 
     async def openapi_json(self) -> bytes:
-        """OpenAPI, made for the first who asks: it takes a while, and so not in the event loop."""
+        """Return the OpenAPI description. It is built on the first request, in a thread, as it
+        takes a while."""
         async with self._describing:
             if not self._description:
                 described = await asyncio.to_thread(self.openapi)
@@ -66,4 +69,4 @@ class _Application(FastAPI):
 
     def build_middleware_stack(self) -> ASGIApp:
         inner, lean = super().build_middleware_stack(), LeanRoutes(execution.router)
-        return Door(inner, lean, self.state.tokens, self.state.settings.api)
+        return RequestMiddleware(inner, lean, self.state.tokens, self.state.settings.api)

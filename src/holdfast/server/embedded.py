@@ -1,4 +1,4 @@
-"""The server inside another process: the same application in a thread."""
+"""A server inside another process: the same application in a thread."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from holdfast.store import Store
 
 
 class EmbeddedServer:
-    """Answers at `url` until it is closed. The store is the caller's, and stays open.
+    """Serves at `url` until it is closed. The store belongs to the caller, and stays open.
 
-    It listens on loopback, or where [api] says if an address to be reached at is configured.
-    `tokens` are those of the settings, as other servers of the same home take them.
+    It listens on loopback, or at the address of [api] if an advertised URL is configured. `tokens`
+    are those of the settings, which other servers of the same home accept.
     """
 
     def __init__(self, store: Store, settings: Settings) -> None:
@@ -42,13 +42,13 @@ class EmbeddedServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering; requests under way are finished first."""
+        """Stop serving; requests in progress are finished first."""
         self._server.should_exit = True
         self._thread.join()
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """At the end, the store lets go of the connections that belong to this event loop."""
+    """Close the store's connections that belong to this event loop at the end."""
     yield
     await app.state.store.aclose()

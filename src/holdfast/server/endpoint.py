@@ -1,4 +1,4 @@
-"""Where other processes, such as Spark's executors, reach a store that this process has."""
+"""Endpoints at which other processes, such as Spark's executors, reach a store of this process."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.connection import before_close
 from holdfast.errors import InvalidSettings
 from holdfast.settings import Settings, load
 from holdfast.store import Store
 
 if TYPE_CHECKING:
-    from holdfast.authority import Wanted
+    from holdfast.access.identity import Wanted
+    from holdfast.portable.transport import Endpoint
     from holdfast.server.embedded import EmbeddedServer
-    from holdfast.transport import Endpoint
 
-SAME = 3600.0
-"""Seconds for which whoever asks again gets the same token."""
+TOKEN_REUSE = 3600.0
+"""Seconds for which the same identity gets the same token."""
 
 
 class Endpoints:
-    """The server that the store is behind, or one in this process as soon as it is asked for."""
+    """The server in front of the store, or one in this process, which is started on first use."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self._settings = settings
@@ -32,12 +33,13 @@ class Endpoints:
         self._opened: dict[Wanted, tuple[Endpoint, float]] = {}
 
     def open(self, wanted: Wanted) -> Endpoint:
-        """For them alone. StaleAttempt where their attempt or intent is over.
+        """Return an endpoint for that identity alone. Raise StaleAttempt where its attempt or
+        intent is over.
 
-        For some time it stays the same, so that handles share a connection.
+        It stays the same for some time, so that handles share a connection.
         """
-        # Loaded when needed: every script imports this module, and few ask for an endpoint.
-        from holdfast.issuing import standing
+        # Imported lazily: every script imports this module, and few need an endpoint.
+        from holdfast.access.issuing import standing
         from holdfast.stores.http import HttpStore
 
         if not isinstance(self._store, HttpStore):
@@ -46,12 +48,12 @@ class Endpoints:
         with self._lock:
             self._opened = {who: one for who, one in self._opened.items() if one[1] > now}
             if wanted not in self._opened:
-                self._opened[wanted] = self._made(wanted), now + SAME
+                self._opened[wanted] = self._made(wanted), now + TOKEN_REUSE
             return self._opened[wanted][0]
 
     def _made(self, wanted: Wanted) -> Endpoint:
+        from holdfast.portable.transport import Endpoint
         from holdfast.stores.http import HttpStore
-        from holdfast.transport import Endpoint
 
         if isinstance(self._store, HttpStore):
             url, token = self._store.url, self._store.token_for(wanted)
@@ -73,32 +75,29 @@ class Endpoints:
             packages.check()
             from holdfast.server.embedded import EmbeddedServer
 
-            # What the program around it prints is not to be mixed with requests.
+            # Access log lines must not mix with the output of the surrounding program.
             api = msgspec.structs.replace(self._settings.api, access_log=False)
             settings = msgspec.structs.replace(self._settings, api=api)
             try:
                 self._server = EmbeddedServer(self._store, settings)
             except InvalidSettings as error:
                 raise InvalidSettings(
-                    f"executors and jobs cannot be served: {error.message}",
-                    hint="where another server of Holdfast listens there already, set "
-                    "[workers] server_url to it",
+                    f"the server for executors and jobs cannot start: {error.message}",
+                    hint="if another Holdfast server listens there already, set [workers] "
+                    "server_url to it",
                 ) from None
         return self._server
 
 
+_OPENING = Lock()
 _OPEN: dict[Store, Endpoints] = {}
-"""Those of scripts, whose handles must work for as long as the store is open."""
+"""Endpoints of scripts, whose handles must work for as long as the store is open."""
 
 
 def endpoints(store: Store) -> Endpoints:
-    """Those of a store that a script has opened, until the store is closed."""
-    if store not in _OPEN:
-        _OPEN.setdefault(store, Endpoints(load(), store))
-    return _OPEN[store]
-
-
-def close(store: Store) -> None:
-    """To be called before the store itself is closed."""
-    if (opened := _OPEN.pop(store, None)) is not None:
-        opened.close()
+    """Return the endpoints of a store that a script has opened, until its connection is closed."""
+    with _OPENING:
+        if store not in _OPEN:
+            _OPEN[store] = Endpoints(load(), store)
+            before_close(store, lambda: _OPEN.pop(store).close())
+        return _OPEN[store]

@@ -1,4 +1,4 @@
-"""The keys that tokens are signed with: from the settings, or in a file that only we can read."""
+"""Keys that sign tokens: from the settings, or in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import InvalidSettings
-from holdfast.secrecy import PRIVATE
+from holdfast.process import PRIVATE
 from holdfast.settings import Settings
 
 FILE_NAME = "signing-keys.json"
 SHORTEST = 32
-GLANCE = 1.0
-"""How often, at most, the file is looked at while the keys that are known suffice, and how often
-for the sake of names that are not known."""
+CHECK_INTERVAL = 1.0
+"""Minimum seconds between two checks of the file while the known keys suffice, and between two for
+the sake of unknown key ids."""
 
 log = logging.getLogger("holdfast.server")
 
@@ -38,7 +38,7 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def id(self) -> str:
-        """What a token names it by; it tells nothing of the secret."""
+        """The id by which a token names the key; it reveals nothing of the secret."""
         return hashlib.sha256(b"holdfast key " + self.secret.encode()).hexdigest()[:16]
 
     def __repr__(self) -> str:
@@ -46,19 +46,19 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SigningKeys(ABC):
-    """The first key signs; a signature of any of them is accepted."""
+    """Signing keys. The first one signs; a signature of any of them is accepted."""
 
     @abstractmethod
     def signing(self) -> Key:
-        """The key to sign with."""
+        """Return the key to sign with."""
 
     @abstractmethod
     def find(self, id: str) -> Key | None:
-        """The key of that name, if its signatures are still accepted."""
+        """Return the key of that id, if its signatures are still accepted."""
 
 
 class GivenKeys(SigningKeys):
-    """Keys that somebody else looks after."""
+    """Keys that are managed elsewhere."""
 
     def __init__(self, keys: tuple[Key, ...]) -> None:
         self._keys = keys
@@ -72,7 +72,7 @@ class GivenKeys(SigningKeys):
 
 
 class KeyFile(SigningKeys):
-    """Keys in a file, which is made on first use and read again when it has changed."""
+    """Keys in a file, which is created on first use and read again when it has changed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -83,17 +83,17 @@ class KeyFile(SigningKeys):
         self._take(_read(path))
 
     def signing(self) -> Key:
-        if time.monotonic() > self._looked_at + GLANCE:
+        if time.monotonic() > self._looked_at + CHECK_INTERVAL:
             self._look()
         return self._keys[0]
 
     def find(self, id: str) -> Key | None:
         now = time.monotonic()
         key = self._by_id.get(id)
-        if key is None and now > self._missed_at + GLANCE:
+        if key is None and now > self._missed_at + CHECK_INTERVAL:
             self._missed_at = now
             self._look()
-        elif now > self._looked_at + GLANCE:
+        elif now > self._looked_at + CHECK_INTERVAL:
             self._look()
         key = self._by_id.get(id)
         if key is None or (key.until is not None and key.until < time.time()):
@@ -108,7 +108,7 @@ class KeyFile(SigningKeys):
                 return
             keys = _read(self._path)
         except (OSError, InvalidSettings) as error:
-            log.warning("the signing keys stay as they were: %s", error)
+            log.warning("the signing keys were not reloaded: %s", error)
             return
         self._mark = mark
         self._take(keys)
@@ -120,20 +120,21 @@ class KeyFile(SigningKeys):
 
 
 def open_keys(settings: Settings) -> SigningKeys:
-    """Those that are configured, or else those of the file under home."""
+    """Return the configured keys, or else those of the file under home."""
     if settings.api.signing_key:
         return GivenKeys(_configured(settings))
     return KeyFile(settings.home / FILE_NAME)
 
 
 def rotate(settings: Settings, overlap: timedelta) -> None:
-    """Sign with a new key from now on. What the old ones signed is accepted for `overlap` more."""
+    """Sign with a new key from now on. Signatures of the old ones are accepted for `overlap` more.
+    Raise InvalidSettings where the keys are configured."""
     if settings.api.signing_key:
         raise InvalidSettings(
-            "the signing key is configured, so it is changed there",
-            hint="put a new key and a comma before the old one in "
-            f"{settings.origins.get('api.signing_key', 'api.signing_key')}, start the servers "
-            "again, and remove the old key when its tokens have run out",
+            "the signing key is set in the settings, so it cannot be rotated here",
+            hint="insert a new key and a comma before the old one in "
+            f"{settings.origins.get('api.signing_key', 'api.signing_key')}, restart the "
+            "servers, and remove the old key when its tokens have expired",
         )
     path = settings.home / FILE_NAME
     if not path.exists():
@@ -157,9 +158,9 @@ def _configured(settings: Settings) -> tuple[Key, ...]:
     given = tuple(text.strip() for text in settings.api.signing_key.split(","))
     if any(len(text) < SHORTEST for text in given):
         raise InvalidSettings(
-            f"api.signing_key has a key of less than {SHORTEST} characters, found in "
+            f"api.signing_key contains a key of less than {SHORTEST} characters, found in "
             f"{settings.origins.get('api.signing_key', 'the settings')}",
-            hint="make one with `openssl rand -base64 48`",
+            hint="create one with `openssl rand -base64 48`",
         )
     return tuple(Key(text) for text in given)
 
@@ -169,7 +170,7 @@ def _new_key() -> Key:
 
 
 def _make(path: Path) -> None:
-    """Unless another process has been faster."""
+    """Create the file with a new key, unless another process has created it first."""
     path.parent.mkdir(PRIVATE, parents=True, exist_ok=True)
     written = _written(path, (_new_key(),))
     try:
@@ -180,7 +181,7 @@ def _make(path: Path) -> None:
 
 
 def _written(path: Path, keys: tuple[Key, ...]) -> Path:
-    """A new file with the keys, next to the one that is meant, which only its owner can read."""
+    """Write the keys to a new file next to `path`, which only its owner can read, and return it."""
     number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     with os.fdopen(number, "wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode({"keys": keys}), indent=2) + b"\n")
@@ -190,7 +191,7 @@ def _written(path: Path, keys: tuple[Key, ...]) -> Path:
 
 
 def _mark(path: Path) -> tuple[int, int, int]:
-    """What tells one content of the file from the next."""
+    """Return a value that changes with the content of the file."""
     status = path.stat()
     return status.st_mtime_ns, status.st_ino, status.st_mode
 
@@ -203,20 +204,20 @@ def _read(path: Path) -> tuple[Key, ...]:
     try:
         if path.stat().st_mode & 0o077:
             raise InvalidSettings(
-                f"{path} holds the keys that tokens are signed with, and others can read it",
-                hint=f"`chmod 600 {path}`, then `holdfast auth rotate-key --overlap 0` if somebody "
-                "may have",
+                f"{path} contains the keys that sign tokens, and other users can read it",
+                hint=f"run `chmod 600 {path}`; if somebody may have read it, also run `holdfast "
+                "auth rotate-key --overlap 0`",
             )
         keys = msgspec.json.decode(path.read_bytes(), type=_Content).keys
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidSettings(
             f"the signing keys in {path} cannot be read: {error}",
-            hint="if the file is broken, delete it: a new key is made, and tokens are asked for "
-            "anew",
+            hint="if the file is damaged, delete it: a new key is created, and new tokens have "
+            "to be issued",
         ) from None
     if not keys or any(len(key.secret) < SHORTEST for key in keys):
         raise InvalidSettings(
-            f"{path} holds no signing key, or one of less than {SHORTEST} characters",
-            hint="delete the file: a new key is made, and tokens are asked for anew",
+            f"{path} contains no signing key, or one of less than {SHORTEST} characters",
+            hint="delete the file: a new key is created, and new tokens have to be issued",
         )
     return keys

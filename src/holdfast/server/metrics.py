@@ -1,5 +1,5 @@
-"""What is counted, for Prometheus. With several processes, each counts into files of a directory
-that they share, and any of them tells the sum."""
+"""Metrics for Prometheus. With several processes, each counts into files of a directory that they
+share, and any of them reports the sum."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from prometheus_client import (
 )
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from holdfast.loadrecord import micros
-from holdfast.purge_command import PurgeQueue
+from holdfast.commands import PurgeQueue
+from holdfast.model.load_record import micros
 from holdfast.server.newest_loads import NewestLoad
 
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
@@ -29,37 +29,37 @@ DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 LONGEST_LABEL = 200
-"""Characters of a name that is a label."""
+"""Maximum characters of a label's value."""
 _TIMES = frozenset({"timestamp", "timestamp_ntz", "date"})
 _METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _REGISTRY = CollectorRegistry()
 _REQUESTS = Counter(
     "holdfast_requests",
-    "Requests that were answered.",
+    "Number of answered requests.",
     ["method", "route", "status"],
     registry=_REGISTRY,
 )
 _SECONDS = Histogram(
     "holdfast_request_seconds",
-    "How long requests took.",
+    "Duration of requests in seconds.",
     ["method", "route"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
     registry=_REGISTRY,
 )
 _COMMANDS = Counter(
     "holdfast_commands",
-    "Commands that were asked of the store.",
+    "Number of commands sent to the store.",
     ["command", "outcome"],
     registry=_REGISTRY,
 )
 under_way = Gauge(
     "holdfast_requests_under_way",
-    "Requests that are being answered.",
+    "Number of requests in progress.",
     multiprocess_mode="livesum",
     registry=_REGISTRY,
 )
 refused_tokens = Counter(
-    "holdfast_refused_tokens", "Requests whose token was not accepted.", registry=_REGISTRY
+    "holdfast_refused_tokens", "Number of requests whose token was refused.", registry=_REGISTRY
 )
 
 
@@ -74,18 +74,18 @@ def count_command(name: str, outcome: str) -> None:
 
 
 def exposition() -> bytes:
-    """Everything, as Prometheus reads it."""
+    """Return all metrics in Prometheus' format."""
     directory = os.environ.get(DIRECTORY)
     if directory is None:
         return generate_latest(_REGISTRY)
-    _forget_the_dead(Path(directory))
+    _forget_dead_processes(Path(directory))
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     return generate_latest(registry)
 
 
 class _Stored:
-    """A collector of figures that the store has, not this process."""
+    """A collector of figures that come from the store, not from this process."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
@@ -95,10 +95,10 @@ class _Stored:
 
 
 def of_queue(queue: PurgeQueue) -> bytes:
-    """The length of the purge queue, as Prometheus reads it."""
+    """Return the length of the purge queue in Prometheus' format."""
     family = GaugeMetricFamily(
         "holdfast_purge_queue",
-        "Objects in the workers' storage that wait to be deleted, or are reserved.",
+        "Number of objects in the workers' storage that are queued for deletion, or reserved.",
         labels=["state"],
     )
     family.add_metric(["waiting"], queue.waiting)
@@ -108,19 +108,25 @@ def of_queue(queue: PurgeQueue) -> bytes:
 
 
 def of_loads(loads: Iterable[NewestLoad]) -> bytes:
-    """The newest load of each asset and watermark, as Prometheus reads it."""
+    """Return the newest load of each asset and watermark in Prometheus' format."""
     labels = ["asset", "key"]
     rows, seconds, ended, watermark = families = [
-        GaugeMetricFamily("holdfast_load_rows", "Rows that the newest load wrote.", labels=labels),
         GaugeMetricFamily(
-            "holdfast_load_duration_seconds", "How long the newest load took.", labels=labels
+            "holdfast_load_rows", "Number of rows that the newest load wrote.", labels=labels
         ),
         GaugeMetricFamily(
-            "holdfast_load_end_timestamp_seconds", "When the newest load ended.", labels=labels
+            "holdfast_load_duration_seconds",
+            "Duration of the newest load in seconds.",
+            labels=labels,
+        ),
+        GaugeMetricFamily(
+            "holdfast_load_end_timestamp_seconds",
+            "Time at which the newest load ended.",
+            labels=labels,
         ),
         GaugeMetricFamily(
             "holdfast_load_watermark_timestamp_seconds",
-            "How far the newest load came, where its cursor is a time or a date.",
+            "Upper bound of the newest load, if its cursor is a time or a date.",
             labels=labels,
         ),
     ]
@@ -137,7 +143,7 @@ def of_loads(loads: Iterable[NewestLoad]) -> bytes:
 
 
 def _label(name: str) -> str:
-    """A label's value of bounded length, and another one for each name."""
+    """Return a label's value of bounded length, unique for each name."""
     if len(name) <= LONGEST_LABEL:
         return name
     digest = sha256(name.encode()).hexdigest()[:16]
@@ -150,7 +156,7 @@ def _exposed(families: Iterable[Metric]) -> bytes:
     return generate_latest(registry)
 
 
-# Looked up once: finding the one with these labels takes longer than counting.
+# Cached: finding the child with these labels takes longer than counting.
 @cache
 def _requests(method: str, route: str, status: int) -> Counter:
     return _REQUESTS.labels(method, route, status)
@@ -166,8 +172,8 @@ def _commands(name: str, outcome: str) -> Counter:
     return _COMMANDS.labels(name, outcome)
 
 
-def _forget_the_dead(directory: Path) -> None:
-    """What a process that was killed had under way."""
+def _forget_dead_processes(directory: Path) -> None:
+    """Remove the gauges of processes that were killed."""
     for file in directory.glob("gauge_live*_*.db"):
         number = int(file.stem.rpartition("_")[2])
         try:

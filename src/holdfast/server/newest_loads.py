@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from holdfast import command as c
-from holdfast.accessor import Steps
-from holdfast.paging import LARGEST_PAGE
-from holdfast.report import LARGEST_SLICE, LONGEST_LIST
+from holdfast import commands as c
+from holdfast.commands.paging import LARGEST_PAGE
+from holdfast.portable.tables import LARGEST_SLICE, LONGEST_LIST
+from holdfast.store import Steps
 
 MOST: Final = 10_000
-"""So many watermarks are looked at."""
+"""Maximum number of watermarks that are read."""
 LARGEST: Final = 4 * LARGEST_PAGE
-"""Characters of records that are looked at."""
+"""Maximum characters of records that are read."""
 
 
 class NewestLoad(NamedTuple):

@@ -1,4 +1,4 @@
-"""The packages that come with the extra `server`."""
+"""The packages of the extra `server`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PACKAGES = ("fastapi", "uvicorn", "httptools", "jwt", "prometheus_client")
 
 
 def check() -> None:
-    """MissingDependency where one is not installed."""
+    """Raise MissingDependency where one is not installed."""
     for package in PACKAGES:
         found = None
         with suppress(ModuleNotFoundError):

@@ -18,10 +18,10 @@ from multiprocessing import parent_process
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cleanup.requests import forget_now_and_then
+from holdfast.cleanup.requests import forget_requests_periodically
 from holdfast.connection import open_store
 from holdfast.errors import InvalidSettings
-from holdfast.secrecy import hide_this_process
+from holdfast.process import hide_this_process, log_to_stderr
 from holdfast.server import packages
 from holdfast.settings import Settings, load
 from holdfast.store import Store
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("holdfast.server")
 
 GRACE = 30
-"""Seconds that requests under way have to finish when the server is stopped."""
-STORE_PATIENCE = timedelta(seconds=5)
-"""How long a request waits for a database that went away; then the client is told to ask again."""
-ANSWER_PATIENCE = timedelta(seconds=15)
-"""How long it waits for one that is there and silent."""
+"""Seconds that requests in progress have to finish when the server is stopped."""
+STORE_RETRY_WINDOW = timedelta(seconds=5)
+"""How long a request waits for an unreachable database; then the client is asked to retry."""
+ANSWER_TIMEOUT = timedelta(seconds=15)
+"""How long a request waits for a database that is reachable and does not answer."""
 KEEP_ALIVE = 75
 BACKLOG = 2048
-WORKER_PATIENCE = 60
-"""Seconds that a process has to begin to serve, and that it may be silent."""
+WORKER_TIMEOUT = 60
+"""Timeout in seconds for a process to start serving, and of its health check."""
 
 
 def serve(settings: Settings, stopping: Event, say: Callable[[str], None]) -> None:
-    """Answer requests until told to stop. `say` is told the address, once it is listened on."""
+    """Serve requests until `stopping` is set. `say` is called with the address, once it listens."""
     packages.check()
-    from holdfast.server.limits import raise_file_limit
+    from holdfast.server.http.limits import raise_file_limit
 
     check_tls(settings)
     warn_without_tls(settings)
@@ -60,28 +60,29 @@ def serve(settings: Settings, stopping: Event, say: Callable[[str], None]) -> No
 
 
 def check_tls(settings: Settings) -> None:
-    """Refuse certificates that cannot be used, before anybody connects."""
+    """Raise InvalidSettings for certificates that cannot be used, before a client connects."""
     certificate, key = tls_files(settings)
     if certificate is None and key is None:
         return
     if certificate is None or key is None:
         raise InvalidSettings(
-            "api.tls_certificate and api.tls_key go together", hint="give both, or none"
+            "only one of api.tls_certificate and api.tls_key is set", hint="set both, or neither"
         )
     for name, path in (("tls_certificate", certificate), ("tls_key", key)):
         if not os.access(path, os.R_OK):
-            raise InvalidSettings(f"api.{name}: {path} is not a file that can be read")
+            raise InvalidSettings(f"api.{name}: {path} is not a readable file")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
     except (ssl.SSLError, OSError) as error:
         raise InvalidSettings(
             f"the certificate in {certificate} and the key in {key} cannot be used: {error}",
-            hint="both are PEM files, and the key is that of the first certificate",
+            hint="both must be PEM files, and the key must belong to the first certificate",
         ) from None
 
 
 def warn_without_tls(settings: Settings) -> None:
-    """Say that tokens and values can be read on the way, where others can connect without TLS."""
+    """Log a warning that tokens and values are readable in transit, if others can connect without
+    TLS."""
     host = settings.api.host
     if settings.api.tls_certificate or host == "localhost":
         return
@@ -91,29 +92,30 @@ def warn_without_tls(settings: Settings) -> None:
         loopback = False
     if not loopback:
         log.warning(
-            "the server listens on %s without TLS: whoever is on the way reads tokens and values; "
-            "set [api] tls_certificate and tls_key, or let only a proxy with TLS reach it",
+            "the server listens on %s without TLS: tokens and values can be read on the "
+            "network; set [api] tls_certificate and tls_key, or allow access only through a "
+            "proxy with TLS",
             host,
         )
 
 
 def tls_files(settings: Settings) -> tuple[str | None, str | None]:
-    """Certificate and key; relative paths start from the directory of the settings file."""
+    """Return certificate and key; relative paths start from the directory of the settings file."""
     given = (settings.api.tls_certificate, settings.api.tls_key)
     certificate, key = (str(settings.directory / path) if path else None for path in given)
     return certificate, key
 
 
 def listen(settings: Settings) -> socket.socket:
-    """A socket that listens at the configured address."""
+    """Return a socket that listens at the configured address, or raise InvalidSettings."""
     host, port = settings.api.host, settings.api.port
     try:
-        family, kind, number, _, place = socket.getaddrinfo(
+        family, kind, number, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, number)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(place)
+        listener.bind(address)
         listener.listen(BACKLOG)
     except OSError as error:
         raise InvalidSettings(
@@ -124,7 +126,7 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def url_of(settings: Settings, listener: socket.socket) -> str:
-    """The address that it listens on."""
+    """Return the address that the socket listens on."""
     scheme = "https" if settings.api.tls_certificate else "http"
     host = settings.api.host
     shown = f"[{host}]" if ":" in host else host
@@ -132,10 +134,10 @@ def url_of(settings: Settings, listener: socket.socket) -> str:
 
 
 def configure(app: Any, settings: Settings, **options: Any) -> Config:
-    """How uvicorn serves our application."""
+    """Return the configuration with which uvicorn serves our application."""
     import uvicorn
 
-    from holdfast.server.protocol import LimitedProtocol
+    from holdfast.server.http.protocol import LimitedProtocol
 
     certificate, key = tls_files(settings)
     return uvicorn.Config(
@@ -149,7 +151,7 @@ def configure(app: Any, settings: Settings, **options: Any) -> Config:
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=GRACE,
-        timeout_worker_healthcheck=WORKER_PATIENCE,
+        timeout_worker_healthcheck=WORKER_TIMEOUT,
         backlog=BACKLOG,
         ssl_certfile=certificate,
         ssl_keyfile=key,
@@ -158,7 +160,7 @@ def configure(app: Any, settings: Settings, **options: Any) -> Config:
 
 
 def build(settings: Settings) -> FastAPI:
-    """The application over the configured store, which it closes when it ends."""
+    """Return the application over the configured store, which it closes when it ends."""
     from holdfast.server.app import make_app
     from holdfast.server.tokens import open_tokens
 
@@ -166,8 +168,8 @@ def build(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        gc.freeze()  # what lives as long as the process need not be looked through again and again
-        forgetting = asyncio.create_task(forget_now_and_then(store))
+        gc.freeze()  # long-lived objects need not be traversed by every collection
+        forgetting = asyncio.create_task(forget_requests_periodically(store))
         yield
         forgetting.cancel()
         await store.aclose()
@@ -176,9 +178,7 @@ def build(settings: Settings) -> FastAPI:
 
 
 def build_in_process() -> FastAPI:
-    """The same in one process of several, which ends with the one that started it."""
-    from holdfast.cli.service import log_to_stderr
-
+    """Return the application of one process of several, which ends with the one that started it."""
     hide_this_process()
     log_to_stderr()
     Thread(target=_follow_parent, daemon=True).start()
@@ -193,7 +193,7 @@ def _follow_parent() -> None:
 
 
 def _prepare(settings: Settings) -> None:
-    """What all processes need: a store with the right schema, and keys."""
+    """Prepare what all processes need: a store with the right schema, and keys."""
     from holdfast.server.keys import open_keys
 
     _open_store(settings).close()
@@ -203,8 +203,8 @@ def _prepare(settings: Settings) -> None:
 def _open_store(settings: Settings) -> Store:
     return open_store(
         settings,
-        retry_window=min(settings.core.retry_window, STORE_PATIENCE),
-        answer_timeout=ANSWER_PATIENCE,
+        retry_window=min(settings.core.retry_window, STORE_RETRY_WINDOW),
+        answer_timeout=ANSWER_TIMEOUT,
     )
 
 
@@ -233,7 +233,7 @@ def _serve_in_processes(
         def init_processes(self) -> None:
             super().init_processes()
             for process in self.processes:
-                process.wait_until_ready(WORKER_PATIENCE, self.should_exit)
+                process.wait_until_ready(WORKER_TIMEOUT, self.should_exit)
             announce()
 
         def handle_signals(self) -> None:

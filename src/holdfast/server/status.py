@@ -1,4 +1,4 @@
-"""How the server is: for load balancers, for Prometheus, and for people who look."""
+"""Status of the server: health checks, metrics and the OpenAPI description."""
 
 from __future__ import annotations
 
@@ -15,42 +15,40 @@ from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from holdfast.accessor import arun
-from holdfast.command import Now
+from holdfast.commands import CountPurges, Now
 from holdfast.errors import HoldfastError, NotSupported
-from holdfast.purge_command import CountPurges
 from holdfast.server import metrics
+from holdfast.server.http.errors import MEDIA_TYPE
+from holdfast.server.http.request import store_of
 from holdfast.server.newest_loads import newest_loads
-from holdfast.server.problem import MEDIA_TYPE
-from holdfast.server.request import store_of
-from holdfast.store import Store
+from holdfast.store import Store, arun
 from holdfast.version import __version__
 
-PATIENCE = 2.0
-"""How long `/health` waits for the store."""
+STORE_TIMEOUT = 2.0
+"""Seconds that `/health` waits for the store."""
 FRESH = 5.0
-"""Seconds for which `/metrics` has the store's own figures."""
+"""Seconds for which `/metrics` caches the figures of the store."""
 RENDERED = 1.0
-"""Seconds for which it has those of the server."""
+"""Seconds for which `/metrics` caches the figures of the server."""
 
 log = logging.getLogger("holdfast.server")
 router = APIRouter(tags=["Server"], generate_unique_id_function=lambda route: route.name)
 
 
 class Health(BaseModel):
-    """How the server is."""
+    """The status of the server."""
 
     status: Literal["ready", "alive"] = Field(
-        description="`ready`: it answers requests. `alive`: it runs, and could not answer them."
+        description="`ready`: it can answer requests. `alive`: it runs, but cannot answer requests."
     )
     version: str
-    why: str | None = Field(None, description="Why it is not ready.")
+    why: str | None = Field(None, description="Why the server is not ready.")
 
 
 class Figures:
-    """Figures as Prometheus reads them. Whoever reaches the server may ask for them, without a
-    token: they are put together every `RENDERED` seconds at most, and those that the database has
-    to count every `FRESH` seconds."""
+    """Figures in Prometheus' format. They are available without a token to every client that
+    reaches the server, so they are rendered every `RENDERED` seconds at most, and those that the
+    database has to count every `FRESH` seconds."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -61,14 +59,14 @@ class Figures:
         self._rendered = b""
 
     def of_server(self) -> bytes:
-        """What the server has counted itself."""
+        """Return the figures that the server has counted itself."""
         if time.monotonic() - self._rendered_at >= RENDERED:
             self._rendered = metrics.exposition()
             self._rendered_at = time.monotonic()
         return self._rendered
 
     async def of_store(self) -> bytes:
-        """What the store has; none of those that cannot be had."""
+        """Return the figures of the store, without those that are unavailable."""
         async with self._lock:
             if time.monotonic() - self._read_at >= FRESH:
                 self._figures = b""
@@ -78,37 +76,37 @@ class Figures:
 
     async def _count(self) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(STORE_TIMEOUT):
                 self._figures += metrics.of_queue(await self._store.aexecute(CountPurges()))
                 with suppress(NotSupported):  # a custom backend has no tables
                     self._figures += metrics.of_loads(await arun(self._store, newest_loads()))
         except (HoldfastError, TimeoutError) as error:
-            log.warning("the store's own figures are not complete: %s", error)
+            log.warning("the metrics of the store are incomplete: %s", error)
 
 
 @router.get("/health", response_model=Health, responses={503: {"model": Health}})
 async def get_health(request: Request) -> Response:
-    """Tell whether the server can answer requests: 200 if its database answers, else 503."""
-    told: dict[str, Any] = {"status": "ready", "version": __version__}
+    """Report whether the server can answer requests: 200 if its database answers, else 503."""
+    body: dict[str, Any] = {"status": "ready", "version": __version__}
     asked = asyncio.ensure_future(store_of(request).aexecute(Now()))
-    # Not cancelled where it takes too long: the driver would wait for the database once more.
-    await asyncio.wait({asked}, timeout=PATIENCE)
+    # Not cancelled on timeout: the driver would wait for the database once more.
+    await asyncio.wait({asked}, timeout=STORE_TIMEOUT)
     error = asked.exception() if asked.done() else "the database does not answer"
     if error is not None:
         log.warning("not ready: %s", error)
-        told |= {"status": "alive", "why": "the database does not answer"}
-    return _json(told, 503 if error is not None else 200)
+        body |= {"status": "alive", "why": "the database does not answer"}
+    return _json(body, 503 if error is not None else 200)
 
 
 @router.get("/health/live", response_model=Health)
 async def get_liveness() -> Response:
-    """Tell that the server runs."""
+    """Report that the server runs."""
     return _json({"status": "alive", "version": __version__}, 200)
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def get_metrics(request: Request) -> Response:
-    """Figures for Prometheus."""
+    """Return metrics in the format of Prometheus."""
     figures: Figures = request.app.state.figures
     text = figures.of_server() + await figures.of_store()
     return Response(text, media_type=metrics.CONTENT_TYPE)
@@ -119,5 +117,5 @@ async def get_description(request: Request) -> Response:
     return Response(await request.app.openapi_json(), media_type=MEDIA_TYPE)
 
 
-def _json(told: dict[str, Any], status: int) -> Response:
-    return Response(msgspec.json.encode(told), status, media_type=MEDIA_TYPE)
+def _json(body: dict[str, Any], status: int) -> Response:
+    return Response(msgspec.json.encode(body), status, media_type=MEDIA_TYPE)

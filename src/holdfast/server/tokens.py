@@ -1,4 +1,4 @@
-"""Tokens: identities that the server has signed, so that it believes them when they come back."""
+"""Tokens: identities that the server signs and verifies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeAlias
 import jwt
 import msgspec
 
-from holdfast.authority import (
+from holdfast.access.identity import (
     HandleIdentity,
     Identity,
     JobIdentity,
@@ -29,36 +29,36 @@ ALGORITHM = "HS256"
 AUDIENCE = "holdfast"
 MOST_REMEMBERED = 4096
 LEEWAY = 5.0
-"""Seconds that the clock of the server that made a token may be behind ours."""
+"""Seconds that the clock of the server that issued a token may be behind ours."""
 GIVEN_AWAY = timedelta(days=7)
-"""How long the token of a handle or job is good for that was given to another process. It may be
-first used when Spark gets to it, hours later, so that renewing it while it is used is not enough.
-That of an attempt or intent is of no use any more, however young, once that is over: the store
-looks in the same transaction as it reads or writes."""
+"""Lifetime of the token of a handle or job that was given to another process. It may be first used
+when Spark gets to it, hours later, so that renewing it on use is not enough. However young, the
+token of an attempt or intent is useless once that is over: the store checks this in the same
+transaction as it reads or writes."""
 
 Bearer: TypeAlias = (
     TaskIdentity | WatcherIdentity | JobIdentity | HandleIdentity | WorkerIdentity | UserIdentity
 )
-"""Those who can have a token. The others live behind a pipe."""
+"""Identities that can have a token. The others are behind a pipe."""
 
 
 class Verified(msgspec.Struct, frozen=True, dict=True):
-    """What a token says, once its signature was found right."""
+    """The content of a token, once its signature was verified."""
 
     identity: Bearer
     issued_at: float = msgspec.field(name="iat")
     expires_at: float = msgspec.field(name="exp")
     final: bool = False
-    """A person gave it away, whose own token ends."""
+    """Whether a person, whose own token ends, has given it to another process."""
 
     @cached_property
     def bearer(self) -> bytes:
-        """The identity as bytes, made once for all the requests that come with the token."""
+        """The identity as bytes, encoded once for all requests with the token."""
         return msgspec.json.encode(self.identity)
 
     @property
     def renewable(self) -> bool:
-        """While it is used, its bearer gets a new one before it ends."""
+        """Whether its bearer gets a new token before it ends, while it is used."""
         return not self.final and not isinstance(self.identity, UserIdentity | HandleIdentity)
 
 
@@ -68,9 +68,9 @@ class _Known(msgspec.Struct):
 
 
 class Tokens:
-    """Signs and verifies. Tokens that were verified are remembered, as they come again and again.
+    """Signs and verifies tokens. Verified tokens are cached, as they come again and again.
 
-    No error of it tells the token.
+    None of its errors contains the token.
     """
 
     def __init__(self, keys: SigningKeys, lifetime: timedelta) -> None:
@@ -79,8 +79,8 @@ class Tokens:
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     def give(self, wanted: Wanted, by: Verified | None = None) -> str:
-        """A token for another process, as a handle. A person's lasts no longer than the one they
-        asked with."""
+        """Return a token for another process, as a handle. A person's lasts no longer than the
+        token with which it was requested."""
         if isinstance(wanted, TaskIdentity):
             wanted = msgspec.structs.replace(wanted, handle=True)
         if by is None or by.renewable:
@@ -91,7 +91,8 @@ class Tokens:
     def issue(
         self, identity: Identity, lifetime: timedelta | None = None, *, final: bool = False
     ) -> str:
-        """A new token, good for the configured lifetime unless another is given."""
+        """Return a new token, with the configured lifetime unless another is given. Raise
+        InvalidInput where the identity cannot have one."""
         if not isinstance(identity, Bearer):
             raise InvalidInput(f"{identity} cannot have a token")
         length = self._lifetime if lifetime is None else lifetime
@@ -108,7 +109,7 @@ class Tokens:
         return jwt.encode(claims, key.secret, ALGORITHM, headers={"kid": key.id})
 
     def verify(self, text: str) -> Verified:
-        """Whose it is; TokenRefused where it is not good."""
+        """Return the content of a token. Raise TokenRefused where it is not good."""
         known = self._known.get(text)
         if known is not None:
             if _is_good(known.verified) and self._keys.find(known.key):
@@ -122,7 +123,8 @@ class Tokens:
         return verified
 
     def renewed(self, verified: Verified) -> str | None:
-        """A new token for the same bearer and length of time, once half of that is over."""
+        """Return a new token of the same lifetime for the same bearer, once half of the lifetime is
+        over; otherwise None."""
         length = verified.expires_at - verified.issued_at
         if not verified.renewable or time.time() < verified.issued_at + length / 2:
             return None
@@ -133,31 +135,32 @@ class Tokens:
             name = jwt.get_unverified_header(text).get("kid")
             key = self._keys.find(name) if isinstance(name, str) else None
             if key is None:
-                raise _refused("it was signed with a key that this server does not know")
+                raise _refused("it was signed with a key that this server does not have")
             claims = jwt.decode(
                 text,
                 key.secret,
                 algorithms=[ALGORITHM],
                 audience=AUDIENCE,
-                # To the second, which is too coarse for a short life; the end is looked at below.
+                # Checked below: PyJWT compares whole seconds, which is too coarse for a short
+                # lifetime.
                 options={"require": ["aud"], "verify_exp": False, "verify_iat": False},
             )
             verified = msgspec.convert(claims, Verified)
         except jwt.InvalidSignatureError:
-            raise _refused("its signature is not right") from None
+            raise _refused("its signature is not valid") from None
         except (jwt.InvalidTokenError, ValueError, TypeError):
-            raise _refused("it is not one that a server of Holdfast has made") from None
+            raise _refused("it is not a token of a Holdfast server") from None
         if not _is_good(verified):
-            raise _refused("it has run out")
+            raise _refused("it has expired")
         return key.id, verified
 
 
 def open_tokens(settings: Settings) -> Tokens:
-    """Tokens of the keys that are configured here."""
+    """Return the tokens of the configured keys. Raise InvalidSettings for a lifetime of 0."""
     if not settings.api.token_lifetime:
         raise InvalidSettings(
-            "api.token_lifetime is 0, so no token would be good for anything",
-            hint="10m is the default",
+            "api.token_lifetime is 0, so every token would be expired",
+            hint="use 10m, the default",
         )
     return Tokens(open_keys(settings), settings.api.token_lifetime)
 

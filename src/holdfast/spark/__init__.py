@@ -1,18 +1,18 @@
-"""What pipelines use of Spark; inside, the server that the tasks of a run share."""
+"""The Spark API for pipelines, and the Spark server that the tasks of a run share."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.spark.checkpoint import checkpointed
-    from holdfast.spark.chunks import read_chunks, write_chunks
+    from holdfast.spark.checkpoints.checkpoint import checkpointed
+    from holdfast.spark.checkpoints.chunks import read_chunks, write_chunks
     from holdfast.spark.jobs.driver import driver
     from holdfast.spark.jobs.job import SparkJob
     from holdfast.spark.loads.directory import read_loads
     from holdfast.spark.loads.incremental import incremental, portions
     from holdfast.spark.source.registration import register
-    from holdfast.spark.streaming import follow, foreach_batch
+    from holdfast.spark.streams.streaming import follow, foreach_batch
 
 __all__ = [
     "SparkJob",
@@ -30,21 +30,21 @@ __all__ = [
 
 _HOMES = {
     "SparkJob": "jobs.job",
-    "checkpointed": "checkpoint",
+    "checkpointed": "checkpoints.checkpoint",
     "driver": "jobs.driver",
-    "follow": "streaming",
-    "foreach_batch": "streaming",
+    "follow": "streams.streaming",
+    "foreach_batch": "streams.streaming",
     "incremental": "loads.incremental",
     "portions": "loads.incremental",
     "read_loads": "loads.directory",
-    "read_chunks": "chunks",
+    "read_chunks": "checkpoints.chunks",
     "register": "source.registration",
-    "write_chunks": "chunks",
+    "write_chunks": "checkpoints.chunks",
 }
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when asked for: the runner uses what is in here, too, and has no need of these.
+    # Imported lazily: the runner uses this package, too, and does not need these.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -53,5 +53,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    # For completion, before they are loaded.
+    # For completion before the lazy import.
     return sorted({*globals(), *__all__})

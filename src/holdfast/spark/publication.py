@@ -1,12 +1,12 @@
-"""Directories that Spark writes, published whole by a rename.
+"""Atomic publication by rename of directories that Spark writes.
 
 A write goes into a hidden directory of its own, `_holdfast-TARGET-EDITION-UNIQUE/data` beside the
 target, and `data` is renamed to the target. Spark's readers skip the hidden directory: its name
 begins with an underscore and has no equals sign.
 
-Nobody else publishes from a hidden directory. The publisher holds it open and renames from the
-open directory, not from its path: if another publisher removes it, and a Spark job that still runs
-makes a directory of the same name again, then the rename fails.
+Nobody else publishes from a hidden directory. The publisher holds it open and renames from the open
+directory, not from its path: if another publisher removes it, and a Spark job that still runs
+creates a directory of the same name again, then the rename fails.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 FILE: Final = "_holdfast.json"
 _DATA: Final = "data"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
+PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
+"""Characters of a path that Spark reads as a pattern."""
 _FILE_SCHEME: Final = re.compile(r"file:(//)?(?=/)", re.IGNORECASE)
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 _OCCUPIED: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
@@ -44,9 +45,9 @@ _RENAME_EXCHANGE: Final = 2
 
 
 def renames(spark: SparkSession, path: str) -> bool:
-    """Tell whether directories under `path` are published by a rename from this process.
+    """Return whether directories under `path` are published by a rename from this process.
 
-    They are where this process and Spark use the same local or mounted file system: in a classic
+    They are if this process and Spark use the same local or mounted file system: in a classic
     session, and with Spark Connect on this machine.
     """
     from pyspark.sql.session import SparkSession as ClassicSession
@@ -61,20 +62,20 @@ def renames(spark: SparkSession, path: str) -> bool:
 
 
 def check_path(what: str, path: Any) -> str:
-    """Return a path as text. Raise InvalidType or InvalidInput where it names no directory, several
-    of them, or a whole file system."""
+    """Return a path as text. Raise InvalidType or InvalidInput unless it names exactly one
+    directory that is not the root of a file system."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise InvalidType(f"{what} is {path!r}", hint="give the path of a directory, as text")
+        raise InvalidType(f"{what} is {path!r}", hint="give the path of a directory as text")
     text = os.fspath(path)
     if not text.strip() or not text[_end_of_scheme(text) :].strip("/"):
         raise InvalidInput(
-            f"{what} is {text!r}, which is no directory to write into",
-            hint="name one: '/lake/orders', 's3a://lake/orders'",
+            f"{what} is {text!r}, which is not a directory to write to",
+            hint="give one: '/lake/orders', 's3a://lake/orders'",
         )
-    if found := _PATTERN.search(text):
+    if found := PATTERN.search(text):
         raise InvalidInput(
-            f"{what} is {text!r}, and Spark reads `{found[0]}` in a path as a pattern for several",
-            hint="name one directory, without any of * ? [ ] { } \\",
+            f"{what} is {text!r}, but Spark treats `{found[0]}` in a path as a pattern",
+            hint="give one directory, without any of * ? [ ] { } \\",
         )
     return text
 
@@ -96,20 +97,21 @@ def absolute(spark: SparkSession, path: str) -> str:
     return os.path.abspath(path)
 
 
-def digest_of_place(spark: SparkSession, path: str) -> str:
-    """Identify a directory, whichever way its path is written, where this process can tell."""
+def path_digest(spark: SparkSession, path: str) -> str:
+    """Return a digest that identifies a directory, however its path is written, if this process can
+    resolve it."""
     place = absolute(spark, path)
     return _digest(_followed(place) if renames(spark, place) else place.rstrip("/"))
 
 
 def without_links(directory: str) -> str:
-    """Return the path of a directory in a local file system, as every record of it has it."""
+    """Return the canonical path of a directory in a local file system, as records have it."""
     scheme = "file:" if _FILE_SCHEME.match(directory) else ""
     return scheme + _followed(directory)
 
 
 def is_inside(spark: SparkSession, path: str, other: str) -> bool:
-    """Tell whether a path is the other one, or below it."""
+    """Return whether a path is the other one, or below it."""
     one, around = (absolute(spark, given) for given in (path, other))
     if renames(spark, one) and renames(spark, around):
         one, around = _followed(one), _followed(around)
@@ -119,13 +121,13 @@ def is_inside(spark: SparkSession, path: str, other: str) -> bool:
 
 
 def is_same(spark: SparkSession, path: str, other: str) -> bool:
-    """Tell whether two paths are of the same directory."""
+    """Return whether two paths are the same directory."""
     return is_inside(spark, path, other) and is_inside(spark, other, path)
 
 
 def unseen(spark: SparkSession, place: str) -> list[str]:
-    """Return the directories below a place in a local file system that Spark leaves out without a
-    word, or misreads: those whose names its JVM cannot decode."""
+    """Return the directories below `place` in a local file system that Spark silently skips or
+    misreads, because its JVM cannot decode their names."""
     if not renames(spark, place) or encoding_of_names(spark) == "UTF-8":
         return []
     walk = os.walk(_checked(place))
@@ -133,7 +135,7 @@ def unseen(spark: SparkSession, place: str) -> list[str]:
 
 
 def encoding_of_names(spark: SparkSession) -> str:
-    """Return the encoding by which Spark's JVM knows the names of local files."""
+    """Return the encoding that Spark's JVM uses for the names of local files."""
     from pyspark.sql.session import SparkSession as ClassicSession
 
     name = "sun.jnu.encoding"
@@ -152,16 +154,16 @@ def publish(
     manifest: Mapping[str, Any],
     owner: str | None = None,
 ) -> bool:
-    """Have `write` write a hidden directory of its own beside `directory`, then rename it there;
-    False where the same edition is there already.
+    """Let `write` fill a hidden directory beside `directory`, then rename it to `directory`. Return
+    False if the same edition is there already.
 
-    An edition is the identity of the content: of several writers with the same one, the first
-    publishes. A directory of another edition, or without a manifest, is replaced; with an `owner`,
-    only one that an edition of this owner was published as, and InvalidInput is raised for others,
-    also for one that came to be there at the last moment. `manifest` is read after the write.
-    Where editions follow each other, let `write` check first that its own is still the current
-    one: a later edition then never yields to an earlier one, however long a process was stopped.
-    Raises Conflict where a writer of another edition has taken over.
+    An edition identifies the content: of several writers of the same edition, the first publishes.
+    A directory of another edition, or without a manifest, is replaced. With an `owner`, only a
+    directory published as an edition of this owner is replaced, and InvalidInput is raised for
+    others, even for one that appears at the last moment. `manifest` is read after the write. If
+    editions follow each other, let `write` check first that its own is still the current one: a
+    later edition then never yields to an earlier one, however long a process was stopped. Raises
+    Conflict if a writer of another edition has taken over.
     """
     target = _checked(directory)
     parent, name = os.path.split(target)
@@ -169,14 +171,15 @@ def publish(
         os.makedirs(parent, exist_ok=True)
     except OSError as error:
         raise InvalidInput(
-            f"{directory} cannot be written: {error.strerror}", hint="check the path, and its owner"
+            f"{directory} cannot be written: {error.strerror}",
+            hint="check the path and its permissions",
         ) from error
     drafts = f"_holdfast-{_digest(name)}-"
     own = f"{drafts}{_digest(edition)}-"
     if _edition(target) == edition:
         _discard(parent, drafts)
         return False
-    # Theirs can no longer be published; of this edition, others may still write.
+    # Drafts of other editions can no longer be published; others may still write this edition.
     _discard(parent, drafts, but=own)
     with _draft(parent, own) as (hidden, opened):
         beside = directory.rstrip("/").rpartition("/")
@@ -190,16 +193,16 @@ def publish(
             if _edition(target) != edition:
                 _explain(error, directory, parent, hidden, opened)
                 raise
-            published = False  # by somebody else, who has removed our draft
+            published = False  # by another writer, which has removed our draft
     _sync(parent)
     _discard(parent, drafts)
     return published
 
 
 def withdraw(directory: str, owners: Collection[str], *, but: Collection[str] | None = ()) -> None:
-    """Remove a directory that an edition of one of these owners was published as, but for those
-    of the tries `but` (None: of any), and what would be published there. Leave one of others
-    alone. An edition is its owner and its try, with a space between them."""
+    """Remove a directory that was published as an edition of one of these owners, unless by one of
+    the tries `but` (None: by any), and all drafts for it. Leave directories of other owners alone.
+    An edition consists of its owner and its try, separated by a space."""
     target = _checked(directory)
     parent, name = os.path.split(target)
     found = _edition(target)
@@ -212,31 +215,31 @@ def withdraw(directory: str, owners: Collection[str], *, but: Collection[str] | 
         with suppress(FileNotFoundError):
             os.rename(target, aside)
             if _edition(aside) != found:
-                os.rename(aside, target)  # what was published there meanwhile
+                os.rename(aside, target)  # restore what was published there meanwhile
             shutil.rmtree(aside, ignore_errors=True)
 
 
 def manifest_of(directory: str) -> dict[str, Any] | None:
-    """Read the manifest of a published directory; None where there is none."""
+    """Return the manifest of a published directory; None if there is none."""
     return _manifest(_checked(directory))
 
 
 def owner_of(directory: str) -> str:
-    """Return the owner of the edition that a directory was published as; empty where none was."""
+    """Return the owner of the edition that a directory was published as; empty if there is none."""
     return _owner(_edition(_checked(directory)))
 
 
 def foreign(directory: str) -> InvalidInput:
-    """Return the error for a directory that is there, and of another owner."""
+    """Return the error for an existing directory of another owner."""
     return InvalidInput(
-        f"{directory} is there, and this load has not saved it: it is of another store with the "
-        "same asset, of an asset or plan that was deleted, or was written without new.save",
-        hint="give each store a path of its own; if the directory is a leftover, remove it",
+        f"{directory} already exists, and this load did not save it: it belongs to another store "
+        "with the same asset, or to a deleted asset or plan, or was written without new.save",
+        hint="give each store its own path; if the directory is a leftover, remove it",
     )
 
 
 def is_there(directory: str) -> bool:
-    """Tell whether a directory that was published has anything in it."""
+    """Return whether a directory exists and is not empty."""
     try:
         with os.scandir(_checked(directory)) as found:
             return any(found)
@@ -245,7 +248,7 @@ def is_there(directory: str) -> bool:
 
 
 def discard_drafts(directory: str, edition: str) -> None:
-    """Remove what writers of an edition that were killed have left for places in a directory."""
+    """Remove the drafts in a directory that killed writers of an edition have left."""
     place, own = _checked(directory), f"-{_digest(edition)}-"
     if os.path.isdir(place):
         for name in os.listdir(place):
@@ -254,7 +257,7 @@ def discard_drafts(directory: str, edition: str) -> None:
 
 
 def _local(path: str) -> str | None:
-    """The path as this process knows it, or None for one of another file system."""
+    """Return the path as seen by this process; None for a path of another file system."""
     found = _FILE_SCHEME.match(path)
     if found is None and _SCHEME.match(path):
         return None
@@ -262,7 +265,7 @@ def _local(path: str) -> str | None:
 
 
 def _followed(path: str) -> str:
-    """The path of a directory that this process sees, without links in it."""
+    """Return the path of a directory that this process sees, with links resolved."""
     return os.path.realpath(_checked(path))
 
 
@@ -271,7 +274,7 @@ def _checked(directory: str) -> str:
     if local is None:
         raise InvalidInput(
             f"{directory} cannot be published by a rename: it is not in a local file system",
-            hint="ask holdfast.spark.publication.renames(spark, path) first",
+            hint="check holdfast.spark.publication.renames(spark, path) first",
         )
     return local
 
@@ -300,12 +303,12 @@ def _digest(text: str) -> str:
 
 @contextmanager
 def _draft(parent: str, own: str) -> Iterator[tuple[str, int]]:
-    """Make a hidden directory, held open, and remove it at the end with what is then in it."""
+    """Create a hidden directory, hold it open, and remove it and its content at the end."""
     opened = None
     while opened is None:
         hidden = f"{own}{uuid4().hex}"
         os.mkdir(f"{parent}/{hidden}")
-        with suppress(FileNotFoundError):  # removed by another publisher at once
+        with suppress(FileNotFoundError):  # another publisher removed it at once
             opened = os.open(f"{parent}/{hidden}", os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield hidden, opened
@@ -315,7 +318,7 @@ def _draft(parent: str, own: str) -> Iterator[tuple[str, int]]:
 
 
 def _seal(opened: int, manifest: dict[str, Any]) -> None:
-    """Write the manifest, and have the disk hold all that is in the draft."""
+    """Write the manifest, and sync the whole draft to disk."""
     data = os.open(_DATA, os.O_RDONLY | os.O_DIRECTORY, dir_fd=opened)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -323,7 +326,7 @@ def _seal(opened: int, manifest: dict[str, Any]) -> None:
             json.dump(manifest, file)
         for _, _, files, place in os.fwalk(".", dir_fd=data):
             for name in files:
-                with suppress(FileNotFoundError):  # of a task that Spark has given up
+                with suppress(FileNotFoundError):  # left by a task that Spark has given up
                     _sync(name, place)
             _sync(".", place)
     finally:
@@ -335,22 +338,22 @@ def _sync(path: str, place: int | None = None) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in _UNABLE:  # as some file systems are for directories
+        if error.errno not in _UNABLE:  # some file systems cannot sync directories
             raise
     finally:
         os.close(descriptor)
 
 
 def _put(opened: int, target: str, edition: str, owner: str | None) -> bool:
-    """Rename the draft to the target; False where the target is of the same edition. Raise
-    InvalidInput where it is of another owner."""
+    """Rename the draft to the target; return False if the target is of the same edition. Raise
+    InvalidInput if it is of another owner."""
 
     def is_foreign(name: str, place: int | None = None) -> bool:
         return owner is not None and _owner(_edition(name, place)) != owner
 
     while True:
         try:
-            # Replaces an empty directory at most, so that the first publisher wins.
+            # Replaces at most an empty directory, so that the first publisher wins.
             os.rename(_DATA, target, src_dir_fd=opened)
         except OSError as error:
             if error.errno not in _OCCUPIED:
@@ -364,12 +367,12 @@ def _put(opened: int, target: str, edition: str, owner: str | None) -> bool:
         try:
             _exchange(opened, target)
         except FileNotFoundError:
-            continue  # the target is gone, or the draft: the rename will tell
+            continue  # the target or the draft is gone: the rename will show which
         except OSError as error:
             if error.errno not in _UNABLE:
                 raise
         else:
-            if is_foreign(_DATA, opened):  # it came between the look and the exchange
+            if is_foreign(_DATA, opened):  # it appeared between the check and the exchange
                 _exchange(opened, target)
                 raise foreign(target)
             return True
@@ -382,7 +385,7 @@ def _put(opened: int, target: str, edition: str, owner: str | None) -> bool:
 
 
 def _exchange(opened: int, target: str) -> None:
-    """Swap the draft and the target in one step, which Python's own `os` cannot."""
+    """Swap the draft and the target atomically, which Python's `os` does not offer."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:
@@ -400,8 +403,8 @@ def _discard(parent: str, prefix: str, *, but: str = "\0") -> None:
     for name in names:
         if name.startswith(but):
             continue
-        # First from the paths that Spark jobs know, then from the one that its publisher knows:
-        # removed file by file, it could be published with some of them.
+        # Rename it first away from the path that Spark jobs know, then away from the name that its
+        # publisher knows: removed file by file, it could be published with only some of its files.
         away = f"{parent}/{name[:-32]}{uuid4().hex}"
         with suppress(FileNotFoundError):
             os.rename(f"{parent}/{name}", away)
@@ -411,17 +414,18 @@ def _discard(parent: str, prefix: str, *, but: str = "\0") -> None:
 
 
 def _explain(error: Exception, directory: str, parent: str, hidden: str, opened: int) -> None:
-    """Raise Conflict or InvalidInput where what was written is not where it should be."""
+    """Raise Conflict or InvalidInput if the written draft is not where it should be."""
     if not isinstance(error, OSError) or error.errno not in _GONE:
         return
     with suppress(OSError):
         if os.path.samestat(os.stat(f"{parent}/{hidden}"), os.fstat(opened)):
             raise InvalidInput(
-                f"Spark has written {directory} to a file system that this process does not see, "
-                "or has another working directory",
-                hint="name an absolute path that both see, or a URL with its scheme, as hdfs://…",
+                f"Spark wrote {directory} to a file system that this process does not see, or has "
+                "another working directory",
+                hint="give an absolute path that both see, or a URL with a scheme, such as "
+                "hdfs://…",
             ) from error
     raise Conflict(
-        f"another writer has replaced {directory} while it was written",
-        hint="let one task write a directory at a time; the newest attempt has it",
+        f"another writer replaced {directory} while it was being written",
+        hint="let one task write a directory at a time; the newest attempt owns it",
     ) from error

@@ -1,1 +1,1 @@
-"""The stores: each answers the commands of `holdfast.command`."""
+"""Stores: each executes commands of `holdfast.commands`."""

@@ -1,8 +1,8 @@
-"""The store behind a server: every command is a request."""
+"""Store behind an HTTP server: every command is a request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cached_property
 from http import HTTPStatus
@@ -10,50 +10,45 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.authority import Wanted, is_read
-from holdfast.command import Command
+from holdfast.access.identity import Wanted
+from holdfast.commands import Command
+from holdfast.commands.paging import in_pages
 from holdfast.errors import (
     Forbidden,
-    HoldfastError,
     InvalidUrl,
-    NoToken,
-    RequestTooLarge,
     StoreUnavailable,
     TokenRefused,
-    TooManyRequests,
 )
-from holdfast.paging import in_pages
+from holdfast.portable.client import COMMANDS, HEADERS, HINT, foreign_response, refusal
+from holdfast.portable.transport import (
+    InvalidAddress,
+    InvalidToken,
+    Response,
+    Transport,
+    Unreachable,
+)
 from holdfast.store import Store
-from holdfast.transport import InvalidAddress, InvalidToken, Response, Transport, Unreachable
-from holdfast.wire import JSON, Refusal, raised
+from holdfast.wire.codec import JSON
 
 A = TypeVar("A")
 
-COMMANDS: Final = "/execution/commands"
 TOKENS: Final = "/execution/tokens"
-_HEADERS: Final = {"Content-Type": "application/json"}
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """The body of every answer that is an error."""
-
-    detail: Refusal
 
 
 class Issued(msgspec.Struct, frozen=True):
-    """The answer to the wish for a token."""
+    """Response to a request for a token."""
 
     token: str
 
 
 class HttpStore(Store):
-    """The store of the server at a URL, as far as the token allows.
+    """Store of the server at a URL, within the permissions of the token.
 
-    While the server is away or busy, commands wait for it up to `retry_window`. A write whose
-    answer was lost is sent again, and carried out once. What a person writes is recorded under the
-    name that is in the token. Where that ran out, as in a request that waited for the server, the
-    request is sent again with the one that another request was given meanwhile, or `new_token`
-    returns.
+    While the server is down or busy, commands are retried for up to `retry_window`. A write whose
+    response was lost is sent again, and executed once. What a person writes is recorded under the
+    name in the token. When the token has expired, for example while a request waited for the
+    server, the request is sent again with the token that another request obtained meanwhile, or
+    with the one that `new_token` returns.
     """
 
     def __init__(
@@ -74,9 +69,9 @@ class HttpStore(Store):
                 timeout=timeout.total_seconds(),
             )
         except InvalidAddress as error:
-            raise InvalidUrl(str(error), hint="use the URL that the server shows") from None
+            raise InvalidUrl(str(error), hint="use the URL that `holdfast server` prints") from None
         except InvalidToken as error:
-            raise Forbidden(str(error), hint="use a token as `holdfast auth` shows it") from None
+            raise Forbidden(str(error), hint="use a token that `holdfast auth` printed") from None
 
     def __repr__(self) -> str:
         return f"<HttpStore {self._transport.url}>"
@@ -88,27 +83,27 @@ class HttpStore(Store):
         return in_pages(command, self._answer)
 
     def _answer(self, command: Command[A]) -> A:
-        response = self._ask("POST", JSON.encode(command), once=not is_read(command))
+        response = self._ask("POST", JSON.encode(command), once=not command.reads)
         if response.status != HTTPStatus.OK:
-            raise self._refusal(response)
+            raise refusal(self.url, response)
         try:
             return JSON.decode_answer(command, response.body)
         except msgspec.DecodeError:
-            raise self._stranger(response) from None
+            raise foreign_response(self.url, response) from None
 
     @property
     def url(self) -> str:
         return self._transport.url
 
     def token_for(self, wanted: Wanted) -> str:
-        """A token that may do less than this store's own, for somebody else."""
+        """Return a token for another client, with fewer permissions than this store's own."""
         response = self._ask("POST", JSON.encode(wanted), path=TOKENS)
         if response.status != HTTPStatus.OK:
-            raise self._refusal(response)
+            raise refusal(self.url, response)
         try:
             return msgspec.json.decode(response.body, type=Issued).token
         except msgspec.DecodeError:
-            raise self._stranger(response) from None
+            raise foreign_response(self.url, response) from None
 
     def close(self) -> None:
         self._transport.close()
@@ -118,65 +113,29 @@ class HttpStore(Store):
         """Names of the commands that the server's own store supports."""
         response = self._ask("GET")
         if response.status != HTTPStatus.OK:
-            raise self._refusal(response)
+            raise refusal(self.url, response)
         try:
             return msgspec.json.decode(response.body, type=frozenset[str])
         except msgspec.DecodeError:
-            raise self._stranger(response) from None
+            raise foreign_response(self.url, response) from None
 
     def _ask(
         self, method: str, body: bytes = b"", *, path: str = COMMANDS, once: bool = False
     ) -> Response:
         try:
             return self._transport.request(
-                method, path, body, _HEADERS, once=once, again=self._has_another_token
+                method, path, body, HEADERS, once=once, again=self._has_another_token
             )
         except Unreachable as error:
-            raise StoreUnavailable(
-                str(error), hint="check the URL, and whether `holdfast server` runs there"
-            ) from error
+            raise StoreUnavailable(str(error), hint=HINT) from error
 
     def _has_another_token(self, response: Response, used: str) -> bool:
-        """Have another token, where the one that was used is refused; False where there is none."""
+        """Return whether there is another token to retry with, after a refusal of the one that was
+        used; call `new_token` unless another request has replaced it already."""
         if response.status != TokenRefused.status:
             return False
-        if not isinstance(self._refusal(response), TokenRefused):
+        if not isinstance(refusal(self.url, response), TokenRefused):
             return False
         if self._transport.token == used and self._new_token is not None:
             self._transport.token = self._new_token()
         return self._transport.token != used
-
-    def _refusal(self, response: Response) -> HoldfastError:
-        try:
-            return raised(_PROBLEMS.decode(response.body).detail)
-        except msgspec.DecodeError:
-            return self._stranger(response)
-
-    def _stranger(self, response: Response) -> HoldfastError:
-        """The error for an answer that is none of our server: a proxy's, or another service's."""
-        status, headers, _ = response
-        facts = (headers.get(name) for name in ("content-type", "server"))
-        shown = ", ".join(filter(None, (f"{status} {_phrase(status)}".strip(), *facts)))
-        hint = "check the URL, and the proxy in front of the server if there is one"
-        if location := headers.get("location"):
-            hint = f"it refers to {location}: use the URL of the server itself"
-        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            kind: type[HoldfastError] = StoreUnavailable
-        else:
-            kind = _KINDS.get(status, InvalidUrl)
-        return kind(
-            f"{self._transport.url} answered as no Holdfast server does ({shown})", hint=hint
-        )
-
-
-_PROBLEMS: Final = msgspec.json.Decoder(Problem)
-_KINDS: Final[Mapping[int, type[HoldfastError]]] = {
-    kind.status: kind for kind in (NoToken, Forbidden, RequestTooLarge, TooManyRequests)
-}
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""

@@ -1,4 +1,4 @@
-"""The store as a task process sees it: every command goes to the supervisor."""
+"""Store of a task process: every command is sent to the supervisor."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.command import Command
+from holdfast.commands import Command, KeyCommand
+from holdfast.commands.paging import in_pages
 from holdfast.errors import NotSupported, StoreUnavailable, ValueTooLarge
-from holdfast.paging import in_pages
-from holdfast.runner.channel import Channel
-from holdfast.runner.messages import Purpose
+from holdfast.portable.transport import Endpoint
 from holdfast.store import Store
-from holdfast.transport import Endpoint
-from holdfast.wire import MSGPACK, command_types
+from holdfast.wire.channel import Channel
+from holdfast.wire.codec import MSGPACK, command_types
+from holdfast.wire.purpose import Purpose
 
 A = TypeVar("A")
 
@@ -28,7 +28,7 @@ ENDPOINT = b"H"
 
 
 class PipeStore(Store):
-    """Commands of this process and its threads, one after the other, over one channel."""
+    """Sends the commands of this process and its threads, one at a time, over one channel."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -40,7 +40,7 @@ class PipeStore(Store):
     def __reduce__(self) -> Any:
         raise NotSupported(
             "the stores of a running task cannot be pickled",
-            hint="pass on the values that you read from them",
+            hint="pass the values that you read from them",
         )
 
     def supports(self, command: type[Command[Any]]) -> bool:
@@ -57,10 +57,11 @@ class PipeStore(Store):
         return MSGPACK.decode_answer(command, answer)
 
     def endpoint(self, purpose: Purpose = None) -> Endpoint:
-        """Where other processes reach the stores of this task, for as long as its attempt lives;
-        or where a job of it does, for as long as its intent is current."""
+        """Return the endpoint at which other processes reach the stores of this task while its
+        attempt lives, or a job of the task does while its intent is current."""
         answer = self._ask(ENDPOINT, msgspec.msgpack.encode(purpose))
-        # Not decoded into its own class, in which msgspec would leave what cannot be pickled.
+        # Not decoded into Endpoint directly, because msgspec would leave something in it that
+        # cannot be pickled.
         return Endpoint(*msgspec.msgpack.decode(answer, type=tuple[str, str, float]))
 
     def _ask(self, kind: bytes, request: bytes) -> bytes:
@@ -76,8 +77,8 @@ class PipeStore(Store):
         return data
 
     def interrupt(self, error: BaseException) -> None:
-        """Raise in the main thread, which asks, as soon as it does not wait for an answer: one
-        that nobody takes would be taken for that of the next command."""
+        """Raise the error in the main thread, which calls this, once it is not waiting for a
+        response: an unread response would be taken for that of the next command."""
         if not self._busy:
             raise error
         self._postponed = error
@@ -92,9 +93,9 @@ class PipeStore(Store):
             yield
         finally:
             self._busy = False
-        postponed, self._postponed = self._postponed, None
-        if postponed is not None:
-            raise postponed
+            postponed, self._postponed = self._postponed, None
+            if postponed is not None:
+                raise postponed
 
     def _exchange(self, kind: bytes, request: bytes) -> tuple[bytes, bytes]:
         try:
@@ -104,14 +105,14 @@ class PipeStore(Store):
             frame = None
         if frame is None:
             raise StoreUnavailable(
-                "the supervisor of this task does not answer any more",
-                hint="it has stopped, or the task has closed its connection; the task is run again",
+                "the supervisor of this task no longer answers",
+                hint="it has stopped, or the task closed its connection; the task will run again",
             )
         return frame
 
 
 def _shown(command: Command[Any]) -> str:
-    """Name a command, with the scope and key that it is about."""
-    key, scope = getattr(command, "key", None), getattr(command, "scope", None)
-    about = " of ".join(str(part) for part in (key and f"`{key}`", scope) if part)
+    """Return the command's name, with its scope and key."""
+    key = f"`{command.key}`" if isinstance(command, KeyCommand) else ""
+    about = " of ".join(str(part) for part in (key, command.subject) if part)
     return f"{type(command).__name__} {about}".rstrip()

@@ -1,15 +1,15 @@
-"""For those who write a store or a backend: the suite that every store passes.
+"""Conformance suites for authors of stores and backends.
 
-A backend's test file is a subclass of `StoreConformance` with one fixture:
+A store's test file is a subclass of `StoreConformance` with one fixture:
 
     class TestMyStore(StoreConformance):
         @pytest.fixture
         def make_store(self):
             return lambda clock: MyStore(clock=clock)
 
-and a worker-side backend's one of `WorkerBackendConformance`.
+and that of a worker-side backend is a subclass of `WorkerBackendConformance`.
 
-Part of the first is `StoreMachine`, which sends random commands to the store and to a dict;
+`StoreConformance` includes `StoreMachine`, which sends random commands to the store and to a dict;
 outside of the suite, `machine_for(make_store).TestCase` runs it.
 """
 
@@ -26,23 +26,34 @@ except ImportError as error:
         hint="pip install 'holdfast-state[testing]'",
     ) from error
 
-for _module in ("conformance", "machine", "worker_backend"):
+for _module in ("conformance", "gaps", "machine", "runs", "worker_backend"):
     pytest.register_assert_rewrite(f"holdfast.testing.{_module}")
 
+from holdfast.testing.client import MODES, Client, open_client  # noqa: E402
 from holdfast.testing.clock import Clock  # noqa: E402
-from holdfast.testing.conformance import MakeStore, StoreConformance  # noqa: E402
-from holdfast.testing.door import COLOURS, Door, open_door  # noqa: E402
+from holdfast.testing.conformance import (  # noqa: E402
+    GatewayConformance,
+    MakeStore,
+    ObjectConformance,
+    StateConformance,
+    StoreConformance,
+)
 from holdfast.testing.machine import StoreMachine, machine_for  # noqa: E402
+from holdfast.testing.runs import RunConformance  # noqa: E402
 from holdfast.testing.worker_backend import WorkerBackendConformance  # noqa: E402
 
 __all__ = [
-    "COLOURS",
+    "MODES",
+    "Client",
     "Clock",
-    "Door",
+    "GatewayConformance",
     "MakeStore",
+    "ObjectConformance",
+    "RunConformance",
+    "StateConformance",
     "StoreConformance",
     "StoreMachine",
     "WorkerBackendConformance",
     "machine_for",
-    "open_door",
+    "open_client",
 ]

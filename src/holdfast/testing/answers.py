@@ -1,4 +1,4 @@
-"""Answers of two stores, made comparable: without what a store is free to choose."""
+"""Comparison of the answers of two stores, except for values that a store chooses."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.entry import AssetInfo, Entry, Expired, Found, Page, Version
+from holdfast import commands as c
 from holdfast.errors import AssetInactive, HoldfastError, InvalidType, VersionConflict
-from holdfast.scope import AssetScope, StoreScope
+from holdfast.model.entry import AssetInfo, Entry, Expired, Found, Page, Version
+from holdfast.model.scope import AssetScope, StoreScope
 
 
 def comparable(command: c.Command[Any], answer: Any) -> Any:
-    """The answer without ids and the numbers of versions; of an error, only its class."""
+    """Return the answer without ids and version numbers; of an error, only its class."""
     replace = msgspec.structs.replace
     match answer:
         case AssetInactive() | InvalidType() | VersionConflict() if isinstance(
             command, c.FinishAttempt
         ):
-            # Of several staged writes that cannot take effect, a store may name any.
+            # Of several staged writes that cannot take effect, a store may report any.
             return "nothing applied"
         case HoldfastError():
             return type(answer)
@@ -47,7 +47,7 @@ def comparable(command: c.Command[Any], answer: Any) -> Any:
 
 
 class Numbered(NamedTuple):
-    """A version, and whose it is."""
+    """A version, with its scope and key."""
 
     scope: StoreScope
     key: str
@@ -55,7 +55,7 @@ class Numbered(NamedTuple):
 
 
 def versions(command: Any, answer: Any) -> Iterator[Numbered]:
-    """Each version that the answer names."""
+    """Yield each version that the answer contains."""
     match answer:
         case int() if isinstance(command, c.SetMany):
             for key, _ in command.values:
@@ -76,7 +76,7 @@ def versions(command: Any, answer: Any) -> Iterator[Numbered]:
 
 
 def pages(execute: Callable[[c.Command[Any]], Any], command: c.ListExpired) -> Iterator[Expired]:
-    """All that a listing comes to, page by page."""
+    """Yield all rows of a listing, page by page."""
     while rows := execute(command):
         yield from rows
         command = msgspec.structs.replace(command, after=rows[-1])

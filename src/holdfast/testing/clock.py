@@ -1,4 +1,4 @@
-"""A clock that tests move by hand."""
+"""Clock that tests advance."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 
 class Clock:
-    """Stands still until it is moved.
-
-    It starts at the real time, because an accessor computes `expires_at` by the worker's clock.
-    """
+    """Clock that stands still until it is advanced. It starts at the real time, because an accessor
+    computes `expires_at` by the worker's clock."""
 
     def __init__(self) -> None:
         self.now = datetime.now(UTC)
@@ -18,5 +16,5 @@ class Clock:
         return self.now
 
     def forward(self, by: timedelta) -> None:
-        """Let that much time pass."""
+        """Advance the clock."""
         self.now += by

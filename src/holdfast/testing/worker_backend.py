@@ -1,5 +1,4 @@
-"""The suite for worker-side backends: whatever spelling its hooks have, a backend passes it, or
-values get lost."""
+"""Conformance suite of worker-side backends. A backend that does not pass it may lose values."""
 
 from __future__ import annotations
 
@@ -9,9 +8,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from holdfast.backend import BaseStoreBackend
-from holdfast.scope import AssetScope, StoreScope, TaskScope
-from holdfast.spellings import WorkerHooks
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.offload.hook_names import WorkerHooks
 
 VALUES: tuple[Any, ...] = (
     {"id": "app_1", "tries": [1, 2.5, None, True]},
@@ -34,18 +33,18 @@ KEYS = ("k", "K", "a/b", "../k", "..", " ", "k%2F", "\U0001f30d" * 512)
 
 
 class WorkerBackendConformance:
-    """A subclass is a backend's test: it has a fixture `make_backend`, which gives a function that
-    makes the backend, each time anew and with the same storage behind it."""
+    """Base class of a backend's test. A subclass has a fixture `make_backend`, which returns a
+    function that creates a new backend on the same storage with each call."""
 
     content_addressed: ClassVar[bool] = False
-    """Whether each content has an object of its own, as with ObjectStoreBackend. Else the place
-    depends on scope and key alone, and is overwritten."""
+    """Whether each content has an object of its own, as with ObjectStoreBackend. Otherwise the
+    reference depends on scope and key alone, and the object is overwritten."""
     deletes: ClassVar[bool] = True
-    """Whether the object of an entry that is gone can be deleted."""
+    """Whether the object of a deleted entry can be deleted."""
 
     @pytest.fixture
     def make_backend(self) -> Callable[[], BaseStoreBackend]:
-        raise NotImplementedError("a subclass has a fixture `make_backend`")
+        raise NotImplementedError("a subclass must define the fixture `make_backend`")
 
     @pytest.fixture
     def hooks(self, make_backend: Callable[[], BaseStoreBackend]) -> WorkerHooks:
@@ -53,7 +52,7 @@ class WorkerBackendConformance:
 
     @pytest.fixture
     def other_workers(self, make_backend: Callable[[], BaseStoreBackend]) -> WorkerHooks:
-        """The hooks on another machine."""
+        """Return the hooks on another machine."""
         return WorkerHooks(make_backend())
 
     @pytest.fixture(params=SCOPES, ids=str)
@@ -64,7 +63,7 @@ class WorkerBackendConformance:
         return scope
 
     @pytest.mark.parametrize("value", VALUES, ids=json.dumps)
-    def test_a_value_reads_back_as_itself_on_any_machine(
+    def test_a_value_is_read_unchanged_on_any_machine(
         self, hooks: WorkerHooks, other_workers: WorkerHooks, scope: StoreScope, value: Any
     ) -> None:
         reference = hooks.serialize(scope, "k", value)
@@ -82,9 +81,9 @@ class WorkerBackendConformance:
     ) -> None:
         references = {worker.serialize(scope, "k", 1) for worker in (hooks, other_workers, hooks)}
 
-        assert len(references) == 1, "no times and no random parts: references must be the same"
+        assert len(references) == 1, "references must not depend on time or chance"
 
-    def test_another_value_takes_the_place_of_the_one_before(
+    def test_another_value_replaces_the_previous_one(
         self, hooks: WorkerHooks, scope: StoreScope
     ) -> None:
         first = hooks.serialize(scope, "k", 1)
@@ -95,14 +94,14 @@ class WorkerBackendConformance:
         if self.content_addressed:
             assert hooks.deserialize(scope, first) == 1
 
-    def test_no_two_keys_share_a_place(self, hooks: WorkerHooks, scope: StoreScope) -> None:
+    def test_no_two_keys_share_a_reference(self, hooks: WorkerHooks, scope: StoreScope) -> None:
         references = {key: hooks.serialize(scope, key, key) for key in KEYS}
 
         assert len(set(references.values())) == len(KEYS)
         for key, reference in references.items():
             assert hooks.deserialize(scope, reference) == key
 
-    def test_no_two_scopes_share_a_place(self, hooks: WorkerHooks) -> None:
+    def test_no_two_scopes_share_a_reference(self, hooks: WorkerHooks) -> None:
         scopes = [scope for scope in SCOPES if hooks.offloads(scope)]
 
         references = [hooks.serialize(scope, "k", str(scope)) for scope in scopes]
@@ -111,11 +110,11 @@ class WorkerBackendConformance:
         for scope, reference in zip(scopes, references, strict=True):
             assert hooks.deserialize(scope, reference) == str(scope)
 
-    def test_what_is_deleted_is_an_error_to_read(
+    def test_reading_a_deleted_object_is_an_error(
         self, hooks: WorkerHooks, scope: StoreScope
     ) -> None:
         if not self.deletes:
-            pytest.skip(f"{hooks.name} leaves objects to be overwritten")
+            pytest.skip(f"{hooks.name} overwrites its objects")
         kept = hooks.serialize(scope, "other", 2)
         reference = hooks.serialize(scope, "k", 1)
 
@@ -140,9 +139,11 @@ class WorkerBackendConformance:
                 hooks.deserialize(scope, reference)
         assert [hooks.deserialize(*one) for one in kept] == [str(other) for other, _ in kept]
 
-    def test_what_is_gone_can_be_deleted_again(self, hooks: WorkerHooks, scope: StoreScope) -> None:
+    def test_an_absent_object_can_be_deleted_again(
+        self, hooks: WorkerHooks, scope: StoreScope
+    ) -> None:
         if not self.deletes:
-            pytest.skip(f"{hooks.name} leaves objects to be overwritten")
+            pytest.skip(f"{hooks.name} overwrites its objects")
         reference = hooks.serialize(scope, "k", 1)
 
         hooks.purge(scope, "k", reference)

@@ -1,4 +1,4 @@
-"""A pipeline whose attempts are killed while Spark commits what they write."""
+"""Pipeline whose attempts are killed while Spark commits their writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def committing():
 
     @task.pyspark
     def write(part, spark=None, task_store=None):
-        """Every other chunk has a shuffle, which Spark writes in another way."""
+        """Write a chunk; every other one has a shuffle, which Spark writes in another way."""
         (HERE / f"process-{part}").write_text(str(os.getpid()))
         for chunk in range(task_store.get("done", 0), CHUNKS):
             first = (part * CHUNKS + chunk) * ROWS

@@ -1,4 +1,4 @@
-"""Files that come in are counted: a watcher sees them, and a DAG adds up what it saw."""
+"""Pipeline that counts incoming files: a watcher reports them, and a DAG sums them up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INBOX = Path(__file__).parent / "inbox"
 
 
 class NewFiles(BaseEventTrigger):
-    """One event for each file, in the order of their names."""
+    """Watcher with one event for each file, in order of name."""
 
     async def run(self):
         while True:

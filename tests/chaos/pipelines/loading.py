@@ -1,4 +1,4 @@
-"""A pipeline with all that a crash could spoil: chunks, mapped tasks, staged writes, Spark."""
+"""Pipeline with all that a crash could damage: chunks, mapped tasks, staged writes, Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def loading():
 
     @task.pyspark(inlets=[orders])
     def load(part, spark=None, task_store=None, asset_store=None):
-        """Each chunk once, unless a crash comes between its write and its record."""
+        """Write each chunk once, unless a crash comes between its write and its record."""
         for chunk in range(CHUNKS):
             if task_store.get(f"chunk-{chunk}") is not None:
                 continue

@@ -1,4 +1,5 @@
-"""Notes in a file that it works, once it has the job. `spark`: with a job of Spark's, too."""
+"""Submitted application that records in a file that it works, once it has claimed the job. With
+`spark`, it runs a Spark job, too."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Submits an application in each of several tasks; each is killed at another step of that."""
+"""Pipeline that submits an application in each of several tasks, each killed at another step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 class KilledJob(SparkJob):
-    """Loses its process at one step, or with the process its supervisor, the first time."""
+    """Job that kills its process, or its supervisor too, at one step, the first time."""
 
     def __init__(self, *, step, victim="task", **arguments):
         super().__init__(**arguments)

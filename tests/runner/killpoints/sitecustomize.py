@@ -1,8 +1,8 @@
-"""Kills a process of a run at the call or return of one of Holdfast's functions.
+"""Hook that kills a process of a run at the call or return of one of Holdfast's functions.
 
-Python imports it in every process that has this directory in PYTHONPATH. RECORD_POINTS names a
-file to which each process appends the points that it passes; KILL_AT is the point at which the
-first process that gets there is killed, and KILLED a file that it makes before.
+Python imports it in every process that has this directory in PYTHONPATH. RECORD_POINTS names a file
+to which each process appends the points that it passes; KILL_AT is the point at which the first
+process that reaches it is killed, and KILLED a file that it creates before.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from typing import Any
 
 FILES = (
     "/holdfast/runner/",
-    "/holdfast/sdk/execution.py",
-    "/holdfast/sdk/loading.py",
     "/holdfast/server/embedded.py",
     "/holdfast/server/endpoint.py",
-    "/holdfast/spark/server.py",
+    "/holdfast/spark/session/server.py",
     "/holdfast/stores/pipe.py",
 )
 record = os.environ.get("RECORD_POINTS")
@@ -63,7 +61,7 @@ def pass_by(frame: FrameType, event: str, argument: Any) -> None:
 
 
 def name_of(code: CodeType) -> str:
-    """A function's module and name; empty where it is not one to be killed in, or has no name."""
+    """Return a function's module and name, or an empty text if no process is to be killed in it."""
     file, name = code.co_filename, code.co_qualname
     if not code.co_flags & inspect.CO_OPTIMIZED or "<" in name:
         return ""  # a module, a class, or a function inside another
@@ -74,14 +72,14 @@ def name_of(code: CodeType) -> str:
 
 
 def send_half(self: Any, kind: bytes, data: bytes = b"") -> None:
-    """The first half of the message that `Channel.send` was called for."""
+    """Send the first half of the message of the `Channel.send` call."""
     message = self._framed(kind, data)
-    self._sending.acquire()  # else another thread might send something behind it
+    self._sending.acquire()  # else another thread might send something after it
     self.sock.send(message[: len(message) // 2])
 
 
 def is_first() -> bool:
-    """Whether no other process was killed here before."""
+    """Return whether no other process was killed here before."""
     try:
         os.close(os.open(os.environ["KILLED"], os.O_CREAT | os.O_EXCL))
     except FileExistsError:

@@ -1,1 +1,1 @@
-"""Where pipelines written for Airflow import some names from."""
+"""Import path of some names for pipelines written for Airflow."""

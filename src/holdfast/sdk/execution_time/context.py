@@ -1,5 +1,5 @@
-"""Names that Airflow has in its module of the same name."""
+"""Names from Airflow's module of the same name."""
 
-from holdfast.retention import NEVER_EXPIRE
+from holdfast.portable.retention import NEVER_EXPIRE
 
 __all__ = ["NEVER_EXPIRE"]

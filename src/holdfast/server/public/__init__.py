@@ -1,1 +1,1 @@
-"""What people and tools ask, under /api/v2: with a user's token, and errors in the one shape."""
+"""The public API under /api/v2, for people and tools with a user's token; one format of errors."""

@@ -1,4 +1,4 @@
-"""Entries of many task instances, or of many assets."""
+"""Routes for entries of many task instances, or of many assets."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Annotated
 from fastapi import Query
 from pydantic.json_schema import SkipJsonSchema
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.errors import InvalidInput
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.server.problems import problems
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.public.asset_state import AssetStateStoreEntry
-from holdfast.server.public.caller import Asker
+from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.entry import fields
+from holdfast.server.public.error_docs import problems
 from holdfast.server.public.model import Answer, AssetId, AssetName, Id, Index
 from holdfast.server.public.parameter import AssetEntries, TaskEntries
 from holdfast.server.public.route import public_router
@@ -32,7 +32,7 @@ class FoundTaskEntry(TaskStateStoreEntry):
 
 
 class FoundTaskEntries(Answer):
-    """Some of the entries, ordered by task instance and key, and how many there are in all."""
+    """A page of entries, ordered by task instance and key, with the total number."""
 
     task_state_store: list[FoundTaskEntry]
     total_entries: int
@@ -47,7 +47,7 @@ class FoundAssetEntry(AssetStateStoreEntry):
 
 
 class FoundAssetEntries(Answer):
-    """Some of the entries, ordered by asset and key, and how many there are in all."""
+    """A page of entries, ordered by asset and key, with the total number."""
 
     asset_state_store: list[FoundAssetEntry]
     total_entries: int
@@ -55,13 +55,19 @@ class FoundAssetEntries(Answer):
 
 @router.get("/state-store/tasks")
 async def list_all_task_state_store(
-    caller: Asker,
+    caller: CallerDep,
     page: TaskEntries,
-    dag_id: Annotated[Id | SkipJsonSchema[None], Query(description="Only of this DAG.")] = None,
-    run_id: Annotated[Id | SkipJsonSchema[None], Query(description="Only of this run.")] = None,
-    task_id: Annotated[Id | SkipJsonSchema[None], Query(description="Only of this task.")] = None,
+    dag_id: Annotated[
+        Id | SkipJsonSchema[None], Query(description="Only entries of this DAG.")
+    ] = None,
+    run_id: Annotated[
+        Id | SkipJsonSchema[None], Query(description="Only entries of this run.")
+    ] = None,
+    task_id: Annotated[
+        Id | SkipJsonSchema[None], Query(description="Only entries of this task.")
+    ] = None,
     map_index: Annotated[
-        Index | SkipJsonSchema[None], Query(description="Only of this map index.")
+        Index | SkipJsonSchema[None], Query(description="Only entries of this map index.")
     ] = None,
 ) -> FoundTaskEntries:
     """List the entries of task instances, ordered by DAG, run, task, map index and key."""
@@ -83,22 +89,26 @@ async def list_all_task_state_store(
 
 @router.get("/state-store/assets", responses=problems(404))
 async def list_all_asset_state_store(
-    caller: Asker,
+    caller: CallerDep,
     page: AssetEntries,
     asset_id: Annotated[
-        AssetId | SkipJsonSchema[None], Query(description="Only of the asset with this id.")
+        AssetId | SkipJsonSchema[None], Query(description="Only entries of the asset with this id.")
     ] = None,
     name: Annotated[
-        AssetName | SkipJsonSchema[None], Query(description="Only of the asset with this name.")
+        AssetName | SkipJsonSchema[None],
+        Query(description="Only entries of the asset with this name."),
     ] = None,
     uri: Annotated[
-        AssetName | SkipJsonSchema[None], Query(description="Only of the asset with this URI.")
+        AssetName | SkipJsonSchema[None],
+        Query(description="Only entries of the asset with this URI."),
     ] = None,
 ) -> FoundAssetEntries:
     """List the entries of assets, ordered by asset and key."""
     given = [one for one in (asset_id, name, uri) if one is not None]
     if len(given) > 1:
-        raise InvalidInput("an asset is named twice", hint="give asset_id, name or uri")
+        raise InvalidInput(
+            "more than one of asset_id, name and uri is given", hint="give one of them"
+        )
     where = AssetScope(asset_id, name, uri) if given else c.AssetFilter()
     found = await caller.aexecute(page.of(where))
     entries = []

@@ -1,4 +1,4 @@
-"""The state of one asset, with its history."""
+"""Routes for the state of one asset, with its history."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from datetime import datetime
 
 from pydantic import Field
 
-from holdfast import command as c
-from holdfast.accessor import rewind_target
-from holdfast.entry import Version
+from holdfast import commands as c
 from holdfast.errors import NotFound
-from holdfast.server.problems import BODY, problems
-from holdfast.server.public.caller import Asker
+from holdfast.model import presentation
+from holdfast.model.entry import Version
+from holdfast.model.rewind import rewind_target
+from holdfast.model.value import decode_entry
+from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
+from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import (
     Answer,
     Body,
@@ -21,7 +23,6 @@ from holdfast.server.public.model import (
     Stored,
     Time,
     VersionNumber,
-    stored,
 )
 from holdfast.server.public.parameter import AssetEntries, AssetInPath, AssetKey, IfVersion
 from holdfast.server.public.route import public_router
@@ -29,7 +30,7 @@ from holdfast.server.public.writing import Written, change, write
 
 router = public_router("Asset state store", 404, 501, 502)
 
-PLACE = "/assets/{asset_id}/state-store"
+PATH = "/assets/{asset_id}/state-store"
 
 
 class AssetStateStoreEntry(StateStoreEntry):
@@ -37,7 +38,7 @@ class AssetStateStoreEntry(StateStoreEntry):
 
 
 class AssetStateStoreCollection(Answer):
-    """Some of the entries, ordered by key, and how many there are in all."""
+    """A page of entries, ordered by key, with the total number."""
 
     asset_state_store: list[AssetStateStoreEntry]
     total_entries: int
@@ -47,7 +48,7 @@ class AssetStateStoreVersion(Stored):
     """One step in the history of a key."""
 
     version: int
-    deleted: bool = Field(description="This step deleted the key; there is no value then.")
+    deleted: bool = Field(description="This version deleted the key, so it has no value.")
     updated_at: datetime
     last_updated_by: LastUpdatedBy
 
@@ -60,37 +61,33 @@ class AssetStateStoreHistory(Answer):
 
 
 class RewindBody(Body):
-    """Where to go back to: one of `version`, `run_id` and `at`."""
+    """The target of a rewind: one of `version`, `run_id` and `at`."""
 
-    version: VersionNumber | None = Field(None, description="As that version left it.")
-    run_id: Id | None = Field(None, description="As it was before that run first wrote it.")
-    at: Time | None = Field(None, description="As it was at that time.")
-    dry_run: bool = Field(False, description="Only tell what would be put back.")
+    version: VersionNumber | None = Field(None, description="Restore this version.")
+    run_id: Id | None = Field(
+        None, description="Restore the value from before this run first wrote."
+    )
+    at: Time | None = Field(None, description="Restore the value at this time.")
+    dry_run: bool = Field(False, description="Only report what would be restored.")
 
 
 class Rewound(Answer):
-    """What a rewind put back."""
+    """The result of a rewind."""
 
     put_back: AssetStateStoreVersion | None = Field(
-        description="The step that stands again, as a new version. Null, or one that deleted the "
-        "key: it was absent then, and is again."
+        description="The restored version, stored as a new version. Null, or a version that "
+        "deleted the key: the key did not exist then, and is deleted."
     )
     dry_run: bool
 
 
 def of_version(step: Version[str]) -> AssetStateStoreVersion:
-    return AssetStateStoreVersion(
-        **stored(step.value),
-        version=step.version,
-        deleted=step.value is None,
-        updated_at=step.updated_at,
-        last_updated_by=LastUpdatedBy.of(step.writer),
-    )
+    return AssetStateStoreVersion(**presentation.of_version(step, decode_entry))
 
 
-@router.get(PLACE)
+@router.get(PATH)
 async def list_asset_state_store(
-    caller: Asker, scope: AssetInPath, page: AssetEntries
+    caller: CallerDep, scope: AssetInPath, page: AssetEntries
 ) -> AssetStateStoreCollection:
     """List the entries of an asset, ordered by key."""
     found = await caller.aexecute(page.of(scope))
@@ -98,42 +95,42 @@ async def list_asset_state_store(
     return AssetStateStoreCollection(asset_state_store=entries, total_entries=found.total)
 
 
-# Before the route of the entry itself, whose key may hold slashes.
-@router.get(PLACE + "/{key:path}/history")
+# Registered before the route of the entry itself, whose key may contain slashes.
+@router.get(PATH + "/{key:path}/history")
 async def get_asset_state_store_history(
-    caller: Asker, scope: AssetInPath, key: AssetKey
+    caller: CallerDep, scope: AssetInPath, key: AssetKey
 ) -> AssetStateStoreHistory:
-    """The last versions of a key, newest first, deletions included."""
+    """List the last versions of a key, newest first, including deletions."""
     steps = await caller.aexecute(c.History(scope, key))
     if not steps:
         raise NotFound(
-            f"`{key}` of {scope} has no history", hint="the list of entries shows what there is"
+            f"`{key}` of {scope} has no history", hint="the list of entries shows the keys"
         )
     versions = [of_version(step) for step in steps]
     return AssetStateStoreHistory(versions=versions, total_entries=len(versions))
 
 
-@router.post(PLACE + "/{key:path}/rewind", responses=problems(409, *BODY))
+@router.post(PATH + "/{key:path}/rewind", responses=problems(409, *BODY))
 async def rewind_asset_state_store(
-    caller: Asker, scope: AssetInPath, key: AssetKey, body: RewindBody
+    caller: CallerDep, scope: AssetInPath, key: AssetKey, body: RewindBody
 ) -> Rewound:
-    """Put an old value back, as a new version."""
+    """Restore an old value, as a new version."""
     target = rewind_target(body.version, body.run_id, body.at)
     step = await caller.aexecute(c.Rewind(scope, key, target, caller.writer, body.dry_run))
     return Rewound(put_back=None if step is None else of_version(step), dry_run=body.dry_run)
 
 
-@router.get(PLACE + "/{key:path}")
+@router.get(PATH + "/{key:path}")
 async def get_asset_state_store(
-    caller: Asker, scope: AssetInPath, key: AssetKey
+    caller: CallerDep, scope: AssetInPath, key: AssetKey
 ) -> AssetStateStoreEntry:
     """Read an entry."""
     return AssetStateStoreEntry(**await read(caller, scope, key))
 
 
-@router.put(PLACE + "/{key:path}", responses=problems(409, *BODY))
+@router.put(PATH + "/{key:path}", responses=problems(409, *BODY))
 async def set_asset_state_store(
-    caller: Asker,
+    caller: CallerDep,
     scope: AssetInPath,
     key: AssetKey,
     body: StateStoreValueBody,
@@ -143,9 +140,9 @@ async def set_asset_state_store(
     return await write(caller, scope, key, body.value, None, if_version)
 
 
-@router.patch(PLACE + "/{key:path}", responses=problems(409, *BODY))
+@router.patch(PATH + "/{key:path}", responses=problems(409, *BODY))
 async def patch_asset_state_store(
-    caller: Asker,
+    caller: CallerDep,
     scope: AssetInPath,
     key: AssetKey,
     body: StateStoreValueBody,
@@ -155,13 +152,13 @@ async def patch_asset_state_store(
     return await change(caller, scope, key, body.value, if_version)
 
 
-@router.delete(PLACE + "/{key:path}", status_code=204, responses=problems(409))
-async def delete_asset_state_store(caller: Asker, scope: AssetInPath, key: AssetKey) -> None:
-    """Delete an entry; its history stays. Nothing happens where there is none."""
+@router.delete(PATH + "/{key:path}", status_code=204, responses=problems(409))
+async def delete_asset_state_store(caller: CallerDep, scope: AssetInPath, key: AssetKey) -> None:
+    """Delete an entry; its history stays. If there is none, nothing happens."""
     await caller.aexecute(c.Delete(scope, key, caller.writer))
 
 
-@router.delete(PLACE, status_code=204, responses=problems(409))
-async def clear_asset_state_store(caller: Asker, scope: AssetInPath) -> None:
+@router.delete(PATH, status_code=204, responses=problems(409))
+async def clear_asset_state_store(caller: CallerDep, scope: AssetInPath) -> None:
     """Delete every entry of an asset; their history stays."""
     await caller.aexecute(c.Clear(scope, caller.writer))

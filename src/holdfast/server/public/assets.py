@@ -1,4 +1,4 @@
-"""The assets that DAGs name, and what happened to them."""
+"""Routes for the assets that DAGs name, their events and their loads."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from fastapi import Query
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from holdfast import command as c
-from holdfast import run_command as r
+from holdfast import commands as c
 from holdfast.actions.loads import Load, loads_of
-from holdfast.entry import AssetInfo
 from holdfast.errors import InvalidInput, UnknownAsset
-from holdfast.run import AssetEvent as Event
-from holdfast.scope import AssetScope
-from holdfast.server.problems import BODY, problems
-from holdfast.server.public.caller import Asker
+from holdfast.model.entry import AssetInfo
+from holdfast.model.presentation import of_writer
+from holdfast.model.run import AssetEvent as Event
+from holdfast.model.scope import AssetScope
+from holdfast.server.public.caller import CallerDep
+from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import (
     Answer,
     AssetId,
@@ -39,16 +39,18 @@ class Asset(Answer):
     id: int
     name: str
     uri: str
-    dags: list[str] = Field(description="The DAGs that declare it.")
-    declared_by_hand: bool = Field(description="It is never deactivated.")
-    is_active: bool = Field(description="Its state may be written.")
+    dags: list[str] = Field(description="The DAGs that declare the asset.")
+    declared_by_hand: bool = Field(
+        description="Whether it was declared by hand, so that it is never deactivated."
+    )
+    is_active: bool = Field(description="Whether its state may be written.")
     inactive_since: datetime | None = Field(
-        description="When the last DAG that declared it stopped doing so."
+        description="When the last DAG stopped declaring the asset."
     )
 
 
 class AssetCollection(Answer):
-    """Some of the assets, ordered by name, and how many there are in all."""
+    """A page of assets, ordered by name, with the total number."""
 
     assets: list[Asset]
     total_entries: int
@@ -67,17 +69,21 @@ class AssetEvent(Answer):
     asset_id: int
     name: str
     uri: str
-    number: int = Field(description="Counts the events of its asset, from 1.")
+    number: int = Field(description="The number of the event, counted for each asset from 1.")
     timestamp: datetime
-    extra: Any = Field(description="What the task or watcher told with it: a JSON object.")
-    source_dag_id: str | None = Field(description="Of the task; null where a watcher saw it.")
+    extra: Any = Field(
+        description="Data that the task or watcher reported with the event: a JSON object."
+    )
+    source_dag_id: str | None = Field(
+        description="The DAG of the task; null if a watcher reported the event."
+    )
     source_run_id: str | None
     source_task_id: str | None
     source_map_index: int | None
 
 
 class AssetEventCollection(Answer):
-    """Some of the events, newest first, and how many there are in all."""
+    """A page of events, newest first, with the total number."""
 
     asset_events: list[AssetEvent]
     total_entries: int
@@ -86,34 +92,41 @@ class AssetEventCollection(Answer):
 class AssetLoad(Answer):
     """One incremental load."""
 
-    key: str = Field(description="The key of its watermark.")
-    name: str = Field(description="The name of the directories that it wrote.")
-    number: int = Field(description="Its number: later loads have higher ones. 0 of a backfill.")
+    key: str = Field(description="The key of the load's watermark.")
+    name: str = Field(description="The name of the directories that the load wrote.")
+    number: int = Field(
+        description="The load's number: later loads have higher ones. 0 for a backfill."
+    )
     kind: str = Field(description="`load`, or `backfill`, which did not move the watermark.")
     undone: bool | None = Field(
-        description="The watermark was put back to before it; null where the watermark is in the "
-        "workers' storage, so that the server cannot tell."
+        description="Whether it no longer counts: the watermark was rewound to before it, or it is "
+        "a backfill that was repeated or deleted. Null if the server cannot tell: the watermark is "
+        "in the workers' storage, or was set by hand and its history is gone."
     )
-    cursor: str = Field(description="The column by which rows are new.")
+    cursor: str = Field(description="The column that determines which rows are new.")
     type: str = Field(description="The type of that column.")
     from_: str | int | None = Field(
-        serialization_alias="from", description="Where its range begins; null: it is open."
+        serialization_alias="from", description="The lower bound of the range; null: unbounded."
     )
-    to: str | int | None = Field(description="Where its range ends; null: it is open.")
-    rows: int | None = Field(description="How many rows it wrote; null where nobody counted them.")
-    beyond: int = Field(description="How many rows were beyond the end, for a later load.")
+    to: str | int | None = Field(description="The upper bound of the range; null: unbounded.")
+    rows: int | None = Field(
+        description="The number of rows written; null if they were not counted."
+    )
+    beyond: int = Field(
+        description="The number of rows beyond the upper bound, left for a later load."
+    )
     started_at: str
     seconds: float
-    directories: list[str] = Field(description="Where it wrote.")
-    checks: dict[str, int] = Field(description="For each check, how many rows failed it.")
-    quarantined: int = Field(description="How many rows were set aside.")
-    quarantine: str | None = Field(description="The directory of those rows.")
-    updated_at: datetime = Field(description="When it took effect.")
+    directories: list[str] = Field(description="The directories that it wrote.")
+    checks: dict[str, int] = Field(description="The number of rows that failed each check.")
+    quarantined: int = Field(description="The number of quarantined rows.")
+    quarantine: str | None = Field(description="The directory of the quarantined rows.")
+    updated_at: datetime = Field(description="When the load took effect.")
     last_updated_by: LastUpdatedBy
 
 
 class AssetLoadCollection(Answer):
-    """Some of the loads, newest first, and how many there are in all."""
+    """A page of loads, newest first, with the total number."""
 
     loads: list[AssetLoad]
     total_entries: int
@@ -121,12 +134,12 @@ class AssetLoadCollection(Answer):
 
 @router.get("/assets")
 async def list_assets(
-    caller: Asker,
+    caller: CallerDep,
     name: Annotated[
-        AssetName | SkipJsonSchema[None], Query(description="Only the one of this name.")
+        AssetName | SkipJsonSchema[None], Query(description="Only the asset with this name.")
     ] = None,
     uri: Annotated[
-        AssetName | SkipJsonSchema[None], Query(description="Only the one of this URI.")
+        AssetName | SkipJsonSchema[None], Query(description="Only the asset with this URI.")
     ] = None,
     limit: Limit = 100,
     offset: Offset = 0,
@@ -135,7 +148,7 @@ async def list_assets(
     if name is None and uri is None:
         listing = c.ListAssets(limit, offset)
         assets = [of_asset(one) for one in await caller.aexecute(listing)]
-        total = await caller.aexecute(r.Count(listing))
+        total = await caller.aexecute(c.Count(listing))
         return AssetCollection(assets=assets, total_entries=total)
     try:
         found = await caller.aexecute(c.GetAsset(AssetScope(name=name, uri=uri)))
@@ -146,50 +159,50 @@ async def list_assets(
 
 
 @router.post("/assets", responses=problems(*BODY))
-async def declare_asset(caller: Asker, body: AssetBody) -> Asset:
-    """Declare an asset by hand: it is known from now on, and never deactivated. Name and URI
-    default to each other; an asset that is known already stays as it is."""
+async def declare_asset(caller: CallerDep, body: AssetBody) -> Asset:
+    """Declare an asset by hand, so that it is never deactivated. Name and URI default to each
+    other; an asset that exists already is not changed."""
     if body.name is None and body.uri is None:
-        raise InvalidInput("it is not said which asset", hint="give name, uri, or both")
+        raise InvalidInput("neither name nor uri is given", hint="give name, uri, or both")
     return of_asset(await caller.aexecute(c.DeclareAsset(body.name, body.uri)))
 
 
-# Before the route of one asset, whose id it would be.
+# Registered before the route of one asset, which would take `events` for an id.
 @router.get("/assets/events", responses=problems(404))
 async def list_asset_events(
-    caller: Asker,
+    caller: CallerDep,
     asset_id: Annotated[
-        AssetId | SkipJsonSchema[None], Query(description="Only of this asset.")
+        AssetId | SkipJsonSchema[None], Query(description="Only events of this asset.")
     ] = None,
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> AssetEventCollection:
     """List the changes of assets, newest first."""
     scope = None if asset_id is None else AssetScope(asset_id)
-    listing = r.ListAssetEvents(scope, limit, offset)
+    listing = c.ListAssetEvents(scope, limit, offset)
     events = [of_event(one) for one in await caller.aexecute(listing)]
-    total = await caller.aexecute(r.Count(listing))
+    total = await caller.aexecute(c.Count(listing))
     return AssetEventCollection(asset_events=events, total_entries=total)
 
 
 @router.get("/assets/{asset_id}", responses=problems(404))
-async def get_asset(caller: Asker, scope: AssetInPath) -> Asset:
+async def get_asset(caller: CallerDep, scope: AssetInPath) -> Asset:
     """Read an asset."""
     return of_asset(await caller.aexecute(c.GetAsset(scope)))
 
 
 @router.get("/assets/{asset_id}/loads", responses=problems(404, 501, 502))
 async def list_asset_loads(
-    caller: Asker,
+    caller: CallerDep,
     scope: AssetInPath,
     key: Annotated[
         WatermarkKey | SkipJsonSchema[None],
-        Query(description="Only those of the watermark under this key."),
+        Query(description="Only loads of the watermark under this key."),
     ] = None,
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> AssetLoadCollection:
-    """List the incremental loads of an asset, newest first. They are remembered as far back as the
+    """List the incremental loads of an asset, newest first. Loads are recorded as far back as the
     history of its entries goes."""
     loads = await caller.follow(loads_of(scope, key))
     shown = [of_load(one) for one in loads[offset : offset + limit]]
@@ -197,9 +210,9 @@ async def list_asset_loads(
 
 
 @router.delete("/assets/{asset_id}", status_code=204, responses=problems(404, 502))
-async def delete_asset(caller: Asker, scope: AssetInPath) -> None:
-    """Forget an asset with its entries, their history and its events. A DAG that declares it makes
-    it known again, empty, when its file is next read. For admins."""
+async def delete_asset(caller: CallerDep, scope: AssetInPath) -> None:
+    """Delete an asset with its entries, their history and its events. A DAG that declares the
+    asset registers it again, empty, when its file is next read. For admins."""
     await caller.aexecute(c.DeleteAsset(scope))
 
 
@@ -221,7 +234,7 @@ def of_load(load: Load) -> AssetLoad:
         **msgspec.structs.asdict(load.record),
         undone=load.is_void,
         updated_at=load.updated_at,
-        last_updated_by=LastUpdatedBy.of(load.writer),
+        last_updated_by=LastUpdatedBy(**of_writer(load.writer)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Who asks: a person or tool with a user's token."""
+"""The caller of the public API: a person or tool with a user's token."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Annotated, Any, TypeVar, cast
 from fastapi import Depends, Request
 from msgspec.structs import replace
 
-from holdfast.accessor import Rules, Steps, arun
-from holdfast.authority import UserIdentity
-from holdfast.command import Command, History
+from holdfast.access.identity import UserIdentity
+from holdfast.accessor.binding import Rules
+from holdfast.commands import Command, History, RunEvents
+from holdfast.commands.paging import LARGEST_PAGE, bounded, may_go_on
 from holdfast.connection import rules
-from holdfast.entry import ApiWriter, Page
 from holdfast.errors import Forbidden, ValueTooLarge
-from holdfast.paging import LARGEST_PAGE, bounded, may_go_on
-from holdfast.run_command import RunEvents
-from holdfast.server.request import identity_of, perform, settings_of, store_of
+from holdfast.model.entry import ApiWriter, Page
+from holdfast.server.http.request import identity_of, perform, settings_of, store_of
 from holdfast.settings import Settings
+from holdfast.store import Steps, arun
 
 A = TypeVar("A")
 
 
 class Caller:
-    """Whoever sent the request; what they ask is carried out as far as their role allows."""
+    """The sender of a request, whose commands are executed as far as their role allows."""
 
     def __init__(self, request: Request) -> None:
         identity = identity_of(request)
         if not isinstance(identity, UserIdentity):
             raise Forbidden(
                 f"this is for people, and the token is that of {identity}",
-                hint="`holdfast auth user-token` makes one; tasks use /execution",
+                hint="`holdfast auth user-token` prints a token for a person; tasks use /execution",
             )
         self._request = request
         self.writer = ApiWriter(identity.user)
@@ -44,15 +44,15 @@ class Caller:
         return rules(self.settings)
 
     def supports(self, command: type[Command[Any]]) -> bool:
-        """Whether the configured store can carry out commands of that type at all."""
+        """Return whether the configured store can execute commands of that type at all."""
         return store_of(self._request).supports(command)
 
     async def aexecute(self, command: Command[A]) -> A:
-        """Carry the command out; Forbidden where the role does not allow it, and ValueTooLarge
-        where the values of a list are too large to be answered at once. It is not shortened: a
+        """Execute the command. Raise Forbidden where the role does not allow it, and ValueTooLarge
+        where the values of a list are too large for one response. The list is not shortened: a
         client that adds `limit` to `offset` would not see the rest."""
         answer = await perform(self._request, bounded(command))
-        if getattr(command, "max_size", 0) is None and may_go_on(command, answer):
+        if may_go_on(command, answer):
             if isinstance(command, History):
                 steps = cast(Sequence[Any], answer)
                 older = replace(command, before=steps[-1].version, max_size=0)
@@ -62,20 +62,20 @@ class Caller:
         return answer
 
     async def follow(self, steps: Steps[A]) -> A:
-        """Carry the steps out, one command after the other."""
+        """Execute the steps, one command after the other."""
         return await arun(self, steps)
 
 
 def _too_large(command: Command[Any], answer: Any) -> ValueTooLarge:
     count = len(answer.found if isinstance(answer, Page) else answer)
-    hint = f"ask for them in parts, with limit={count}"
+    hint = f"request fewer at a time, with limit={count}"
     if isinstance(command, History):
-        hint = "`holdfast state-store history` reads them in parts"
+        hint = "`holdfast state-store history` reads them in pages"
     elif isinstance(command, RunEvents):
-        hint = "`holdfast runs show` reads them in parts"
+        hint = "`holdfast runs show` reads them in pages"
     return ValueTooLarge(
-        f"the first {count} of these have more than {LARGEST_PAGE:,} characters of values, too "
-        "many to list more of them at once",
+        f"the values of the first {count} items have more than {LARGEST_PAGE:,} characters, too "
+        "many for one response",
         hint=hint,
     )
 
@@ -84,4 +84,4 @@ def _caller(request: Request) -> Caller:
     return Caller(request)
 
 
-Asker = Annotated[Caller, Depends(_caller)]
+CallerDep = Annotated[Caller, Depends(_caller)]

@@ -1,4 +1,4 @@
-"""The DAGs that the scheduler has found in files."""
+"""Routes for the DAGs that schedulers have found in files."""
 
 from __future__ import annotations
 
@@ -8,19 +8,12 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.dagspec import Cron, Every, OnAssets, Schedule, TaskSpec
-from holdfast.run import DagInfo, TriggerRule
-from holdfast.schedule import (
-    asset_text,
-    interval_text,
-    next_run_at,
-    schedule_text,
-    spec_of,
-)
-from holdfast.server.problems import BODY, problems
-from holdfast.server.public.caller import Asker
+from holdfast import commands as c
+from holdfast.model.dag import Cron, Every, OnAssets, Schedule, TaskSpec
+from holdfast.model.run import DagInfo, TriggerRule
+from holdfast.model.schedule import asset_text, interval_text, next_run_at, schedule_text, spec_of
+from holdfast.server.public.caller import CallerDep
+from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body
 from holdfast.server.public.parameter import DagId, Limit, Offset
 from holdfast.server.public.route import public_router
@@ -34,19 +27,21 @@ class Dag(Answer):
     dag_id: str
     description: str
     tags: list[str]
-    fileloc: str = Field(description="The file that holds it, or held it last.")
+    fileloc: str = Field(description="The file that defines it, or defined it last.")
     relative_fileloc: str | None = Field(
-        description="Its path inside the DAG directory; null while no file holds the DAG."
+        description="Its path inside the DAG directory; null while no file defines the DAG."
     )
-    is_stale: bool = Field(description="No file has held it for long.")
+    is_stale: bool = Field(
+        description="No scheduler has seen a file that defines it for some time."
+    )
     is_paused: bool = Field(description="The schedule starts no runs of it.")
     timetable_summary: str | None = Field(
-        description="The schedule as the file has it; null: runs are started by hand."
+        description="The schedule as written in the file; null: runs are started manually."
     )
-    timetable_description: str = Field(description="The schedule in words.")
+    timetable_description: str = Field(description="The schedule as text.")
     next_dagrun_run_after: datetime | None = Field(
-        description="When the schedule starts the next run, which may be overdue; null: not by "
-        "time, or not while it is paused."
+        description="When the schedule starts the next run, possibly overdue; null if the "
+        "schedule is not by time, or the DAG is paused."
     )
     start_date: datetime | None
     end_date: datetime | None
@@ -66,8 +61,8 @@ class DagTask(Answer):
     retries: int
     is_mapped: bool
     uses_spark: bool
-    inlets: list[str] = Field(description="The assets that it reads, by name.")
-    outlets: list[str] = Field(description="The assets that it writes, by name.")
+    inlets: list[str] = Field(description="The assets that the task reads, by name.")
+    outlets: list[str] = Field(description="The assets that the task writes, by name.")
     doc_md: str
 
 
@@ -75,37 +70,39 @@ class DagDetails(Dag):
     """A DAG with its tasks, in an order in which each follows those that it waits for."""
 
     doc_md: str
-    params: Any = Field(description="What a run is started with unless it says otherwise.")
+    params: Any = Field(description="The default params of a run.")
     tasks: list[DagTask]
 
 
 class DagCollection(Answer):
-    """Some of the DAGs, ordered by id, and how many there are in all."""
+    """A page of DAGs, ordered by id, with the total number."""
 
     dags: list[Dag]
     total_entries: int
 
 
 class DagPatch(Body):
-    """What can be changed of a DAG."""
+    """The changes of a DAG."""
 
-    is_paused: bool = Field(description="Whether the schedule is to start no more runs of it.")
+    is_paused: bool = Field(
+        description="Whether to pause the DAG, so that its schedule starts no more runs."
+    )
 
 
 @router.get("/dags")
-async def list_dags(caller: Asker, limit: Limit = 100, offset: Offset = 0) -> DagCollection:
+async def list_dags(caller: CallerDep, limit: Limit = 100, offset: Offset = 0) -> DagCollection:
     """List DAGs, ordered by id."""
-    listing = r.ListDags(limit, offset)
+    listing = c.ListDags(limit, offset)
     found = await caller.aexecute(listing)
     now = await caller.aexecute(c.Now())
     dags = [Dag(**fields(dag, now)) for dag in found]
-    return DagCollection(dags=dags, total_entries=await caller.aexecute(r.Count(listing)))
+    return DagCollection(dags=dags, total_entries=await caller.aexecute(c.Count(listing)))
 
 
 @router.get("/dags/{dag_id}", responses=problems(404))
-async def get_dag(caller: Asker, dag_id: DagId) -> DagDetails:
+async def get_dag(caller: CallerDep, dag_id: DagId) -> DagDetails:
     """Read a DAG, with its tasks."""
-    dag = await caller.aexecute(r.GetDag(dag_id))
+    dag = await caller.aexecute(c.GetDag(dag_id))
     now = await caller.aexecute(c.Now())
     spec = spec_of(dag)
     return DagDetails(
@@ -117,10 +114,10 @@ async def get_dag(caller: Asker, dag_id: DagId) -> DagDetails:
 
 
 @router.patch("/dags/{dag_id}", responses=problems(404, *BODY))
-async def patch_dag(caller: Asker, dag_id: DagId, body: DagPatch) -> Dag:
-    """Pause a DAG, or let its schedule start runs again."""
-    await caller.aexecute(r.PauseDag(dag_id, body.is_paused))
-    dag = await caller.aexecute(r.GetDag(dag_id))
+async def patch_dag(caller: CallerDep, dag_id: DagId, body: DagPatch) -> Dag:
+    """Pause or unpause a DAG."""
+    await caller.aexecute(c.PauseDag(dag_id, body.is_paused))
+    dag = await caller.aexecute(c.GetDag(dag_id))
     return Dag(**fields(dag, await caller.aexecute(c.Now())))
 
 
@@ -147,7 +144,7 @@ def fields(dag: DagInfo, now: datetime) -> dict[str, Any]:
 
 
 def summary(schedule: Schedule | None) -> str | None:
-    """A schedule as briefly as it can be told."""
+    """Return a schedule in its shortest form."""
     match schedule:
         case None:
             return None

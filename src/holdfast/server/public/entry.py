@@ -1,4 +1,4 @@
-"""One entry of a task instance or an asset: what is shown of it, and how it is read."""
+"""Reading of one entry of a task instance or an asset, and its fields in a response."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 
 from pydantic import Field
 
-from holdfast import command as c
-from holdfast.entry import Entry
+from holdfast import commands as c
 from holdfast.errors import NotFound
-from holdfast.scope import StoreScope
+from holdfast.model.entry import Entry
+from holdfast.model.presentation import of_entry, of_value
+from holdfast.model.scope import StoreScope
+from holdfast.model.value import decode_entry
 from holdfast.server.public.caller import Caller
-from holdfast.server.public.model import Body, LastUpdatedBy, Stored, stored
-from holdfast.value import decode_entry
+from holdfast.server.public.model import Body, LastUpdatedBy, Stored
 
 
 class StateStoreEntry(Stored):
@@ -21,37 +22,30 @@ class StateStoreEntry(Stored):
 
     key: str
     version: int | None = Field(
-        description="Grows with every write; null where the configured backend keeps none."
+        description="Increases with every write; null if the configured backend has no versions."
     )
     updated_at: datetime | None = Field(
-        description="When it was written; null where the configured backend does not tell."
+        description="When it was written; null if the configured backend does not record it."
     )
     last_updated_by: LastUpdatedBy | None = Field(
-        description="Who wrote it last; null where the configured backend does not tell."
+        description="The last writer; null if the configured backend does not record it."
     )
 
 
 class StateStoreValueBody(Body):
     """The value of a key."""
 
-    value: Any = Field(description="Any JSON value but null.", examples=["2026-01-31"])
+    value: Any = Field(description="Any JSON value except null.", examples=["2026-01-31"])
 
 
 def fields(entry: Entry[str]) -> dict[str, Any]:
-    """What is shown of an entry; an asset's model leaves out when it expires."""
-    return {
-        **stored(entry.value),
-        "key": entry.key,
-        "version": entry.version,
-        "updated_at": entry.updated_at,
-        "expires_at": entry.expires_at,
-        "last_updated_by": LastUpdatedBy.of(entry.writer),
-    }
+    """Return the fields of an entry; an asset's model omits its expiry."""
+    return of_entry(entry, decode_entry)
 
 
 async def read(caller: Caller, scope: StoreScope, key: str) -> dict[str, Any]:
-    """The fields of the entry. A backend that has values and nothing else tells those.
-    UnreadableValue where the value is not JSON."""
+    """Return the fields of the entry; a backend that has only values returns those alone. Raise
+    NotFound where there is no entry, and UnreadableValue where the value is not JSON."""
     if caller.supports(c.GetEntry):
         entry = await caller.aexecute(c.GetEntry(scope, key))
         if entry is not None:
@@ -60,9 +54,9 @@ async def read(caller: Caller, scope: StoreScope, key: str) -> dict[str, Any]:
     elif (text := await caller.aexecute(c.Get(scope, key))) is not None:
         decode_entry(text, f"`{key}` of {scope}")
         unknown = ("version", "updated_at", "expires_at", "last_updated_by")
-        return {**stored(text), "key": key, **dict.fromkeys(unknown)}
+        return {**of_value(text, decode_entry), "key": key, **dict.fromkeys(unknown)}
     raise absent(scope, key)
 
 
 def absent(scope: StoreScope, key: str) -> NotFound:
-    return NotFound(f"{scope} has no entry `{key}`", hint="the list of entries shows what there is")
+    return NotFound(f"{scope} has no entry `{key}`", hint="the list of entries shows the keys")

@@ -1,9 +1,8 @@
-"""What bodies and answers are made of."""
+"""Base classes and field types of request and response bodies."""
 
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -17,10 +16,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from holdfast.entry import ApiWriter, TaskWriter, Writer
-from holdfast.errors import InvalidInput, UnreadableValue
-from holdfast.identifier import MAX_ASSET_LENGTH, MAX_ID_LENGTH, check_text
-from holdfast.value import MAX_KEY_LENGTH, decode_entry, reference_in
+from holdfast.errors import InvalidInput
+from holdfast.model.value import MAX_KEY_LENGTH
+from holdfast.portable.identifier import MAX_ASSET_LENGTH, MAX_ID_LENGTH, check_text
 
 EXAMPLE_TIME = "2026-01-31T12:00:00Z"
 
@@ -36,7 +34,9 @@ def _time(given: Any) -> datetime:
         except (ValueError, OverflowError):
             pass
     raise PydanticCustomError(
-        "time", "this is not a time with a zone; write it as {example}", {"example": EXAMPLE_TIME}
+        "time",
+        "this is not a time with a time zone; write it as {example}",
+        {"example": EXAMPLE_TIME},
     )
 
 
@@ -45,7 +45,7 @@ Time = Annotated[
     BeforeValidator(_time),
     WithJsonSchema({"type": "string", "format": "date-time", "examples": [EXAMPLE_TIME]}),
 ]
-"""A time that comes in: RFC 3339, with a zone."""
+"""A time in a request: RFC 3339, with a zone."""
 
 
 def _plain(given: str) -> str:
@@ -68,63 +68,42 @@ VersionNumber = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 class Body(BaseModel):
-    """What is sent: fields that are not known are refused, and no type is taken for another."""
+    """A request body: unknown fields are rejected, and types are not converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Answer(BaseModel):
-    """What is answered: every field is always there."""
+    """A response body: every field is always present."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
 
 class LastUpdatedBy(Answer):
-    """Who wrote an entry last."""
+    """The last writer of an entry."""
 
     kind: Literal["task", "watcher", "api"]
-    dag_id: str | None = Field(default=None, description="Of the task, and so the next three.")
+    dag_id: str | None = Field(
+        default=None,
+        description="The DAG of the task; null, like the next three, if no task wrote it.",
+    )
     run_id: str | None = None
     task_id: str | None = None
     map_index: int | None = None
     user: str | None = Field(
-        default=None, description="Who wrote through the API, the CLI or a script."
+        default=None, description="The user who wrote it through the API, the CLI or a script."
     )
-
-    @classmethod
-    def of(cls, writer: Writer) -> LastUpdatedBy:
-        if isinstance(writer, TaskWriter):
-            scope = writer.scope
-            return cls(
-                kind="task",
-                dag_id=scope.dag_id,
-                run_id=scope.run_id,
-                task_id=scope.task_id,
-                map_index=scope.map_index,
-            )
-        if isinstance(writer, ApiWriter):
-            return cls(kind="api", user=writer.user)
-        return cls(kind="watcher")
 
 
 class Stored(Answer):
-    """A value, or the reference to one that is kept elsewhere."""
+    """A value, or the reference to an offloaded one."""
 
     value: Any = Field(
-        description="The JSON value; null where there is a reference instead. If that is null too, "
-        "the store holds text that is not JSON, and reading the entry is an error that says so."
+        description="The JSON value; null if there is a reference instead. If the reference is "
+        "null too, the stored text is not JSON, and reading the entry fails with "
+        "an error."
     )
     reference: str | None = Field(
-        description="Where the value is, if a worker-side backend keeps it. Only workers can read "
-        "it."
+        description="The reference to the value, if a worker-side backend has offloaded it. "
+        "Only workers can read the value."
     )
-
-
-def stored(text: str | None) -> dict[str, Any]:
-    """The fields of `Stored`, from what the store holds: both are null where it is not JSON."""
-    reference = None if text is None else reference_in(text)
-    plain = None
-    if text is not None and reference is None:
-        with suppress(UnreadableValue):
-            plain = decode_entry(text, "")
-    return {"value": plain, "reference": reference}

@@ -1,4 +1,4 @@
-"""What stands in paths and queries."""
+"""Path and query parameters."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import Depends, Path, Query
 from pydantic.json_schema import SkipJsonSchema
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.errors import InvalidInput
-from holdfast.identifier import MAX_ID_LENGTH, check_id
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.server.path import decoded
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import MAX_KEY_LENGTH, check_key
+from holdfast.portable.identifier import MAX_ID_LENGTH, check_id
+from holdfast.server.http.path import decoded
 from holdfast.server.public.model import AssetId, Index, KeyPrefix, Time, VersionNumber
-from holdfast.value import MAX_KEY_LENGTH, check_key
 
 ALL = "~"
-"""In the place of an id: of all of them, where a listing says so."""
+"""In place of an id: all of them, where a listing supports it."""
 
 _ID: dict[str, Any] = {"minLength": 1, "maxLength": MAX_ID_LENGTH}
 _KEY: dict[str, Any] = {"minLength": 1, "maxLength": MAX_KEY_LENGTH}
@@ -88,16 +88,14 @@ TaskId = Annotated[str, Depends(_task_id)]
 Key = Annotated[str, Depends(_key)]
 AssetKey = Annotated[str, Depends(_asset_key)]
 
-MapIndex = Annotated[
-    Index, Query(description="Which index of a mapped task; -1: it is not mapped.")
-]
-Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
-Offset = Annotated[int, Query(ge=0, le=2**31 - 1, description="How many to leave out first.")]
+MapIndex = Annotated[Index, Query(description="Index of a mapped task; -1: it is not mapped.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items.")]
+Offset = Annotated[int, Query(ge=0, le=2**31 - 1, description="Number of items to skip.")]
 IfVersion = Annotated[
     VersionNumber | SkipJsonSchema[None],
     Query(
-        description="Write only where the entry has this version, and otherwise answer 409. "
-        "0: only where there is no entry.",
+        description="Write only if the entry has this version; otherwise the response is 409. "
+        "0: only if there is no entry.",
     ),
 ]
 
@@ -107,7 +105,7 @@ def _task(dag_id: DagId, run_id: RunId, task_id: TaskId, map_index: MapIndex = -
 
 
 def _asset(
-    asset_id: Annotated[AssetId, Path(description="The asset's id; the list of assets tells it.")],
+    asset_id: Annotated[AssetId, Path(description="The asset's id, as in the list of assets.")],
 ) -> AssetScope:
     return AssetScope(asset_id)
 
@@ -117,7 +115,7 @@ AssetInPath = Annotated[AssetScope, Depends(_asset)]
 
 
 class EntryPage(NamedTuple):
-    """Which entries of those that there are."""
+    """The filters and the page of a list of entries."""
 
     prefix: str
     updated_since: Time | None
@@ -130,9 +128,10 @@ class EntryPage(NamedTuple):
 
 
 def _asset_entries(
-    key_prefix: Annotated[KeyPrefix, Query(description="Only keys that begin so.")] = "",
+    key_prefix: Annotated[KeyPrefix, Query(description="Only keys with this prefix.")] = "",
     updated_since: Annotated[
-        Time | SkipJsonSchema[None], Query(description="Only what was written then or later.")
+        Time | SkipJsonSchema[None],
+        Query(description="Only entries written at this time or later."),
     ] = None,
     limit: Limit = 100,
     offset: Offset = 0,
@@ -146,7 +145,7 @@ AssetEntries = Annotated[EntryPage, Depends(_asset_entries)]
 def _task_entries(
     page: AssetEntries,
     expiring_before: Annotated[
-        Time | SkipJsonSchema[None], Query(description="Only what expires before then.")
+        Time | SkipJsonSchema[None], Query(description="Only entries that expire before this time.")
     ] = None,
 ) -> EntryPage:
     return page._replace(expiring_before=expiring_before)

@@ -1,4 +1,4 @@
-"""How a route of the public API reads a request: strictly, and what it may answer."""
+"""The route class of the public API: strict requests, and the errors of a route."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from holdfast.errors import InvalidInput
-from holdfast.server.limits import read_aside
-from holdfast.server.problems import problems
-from holdfast.server.strictness import check_content_type, check_query
+from holdfast.server.http.limits import read_aside
+from holdfast.server.http.strictness import check_content_type, check_query
+from holdfast.server.public.error_docs import problems
 
 PREFIX = "/api/v2"
 
 bearer = HTTPBearer(
     bearerFormat="JWT",
     scheme_name="user_token",
-    description="A user's token: `holdfast auth user-token --role viewer|editor|admin` makes one.",
+    description="A user's token: `holdfast auth user-token --role viewer|editor|admin` prints one.",
     auto_error=False,
 )
 
 
 class PublicRoute(APIRoute):
-    """Matches the path as it was sent, refuses what it does not know in the query, and takes JSON
-    as the store does."""
+    """Matches the undecoded path, rejects unknown query names, and decodes JSON like the store."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         if scope["type"] != "http":
@@ -54,7 +53,7 @@ class PublicRoute(APIRoute):
 
 
 def public_router(tag: str, *statuses: int) -> APIRouter:
-    """A router for one noun, whose routes may all answer with these errors too."""
+    """Return a router for one noun, whose routes may also respond with these errors."""
     return APIRouter(
         prefix=PREFIX,
         tags=[tag],
@@ -68,7 +67,8 @@ def public_router(tag: str, *statuses: int) -> APIRouter:
 
 class _JsonRequest(Request):
     async def json(self) -> Any:
-        """InvalidInput reaches the client as it is: it is the cause of what FastAPI makes of it."""
+        """Decode the body. Raise InvalidInput, which reaches the client unchanged: it is the cause
+        of the error that FastAPI makes of it."""
         try:
             body = await self.body()
             return await read_aside(body, msgspec.json.decode, body)

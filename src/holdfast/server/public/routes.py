@@ -16,6 +16,6 @@ from holdfast.server.public import (
 
 
 def routes() -> list[BaseRoute]:
-    """In the order in which the description lists them."""
+    """Return all routes, in the order in which the description lists them."""
     modules = (dags, runs, task_instances, task_state, assets, asset_state, all_state)
     return [route for module in modules for route in module.router.routes]

@@ -1,4 +1,4 @@
-"""The runs of DAGs."""
+"""Routes for the runs of DAGs."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import Field
 
-from holdfast import command as c
-from holdfast import run_command as r
-from holdfast.accessor import located
+from holdfast import commands as c
+from holdfast.accessor.base import located
+from holdfast.actions.logs import run_logs
 from holdfast.actions.runs import check_deletable, check_startable, manual_run
 from holdfast.errors import InvalidInput, InvalidType
-from holdfast.run import Run, RunKind, RunState
-from holdfast.runner.logs import run_logs
-from holdfast.server.problems import BODY, problems
+from holdfast.model.run import Run, RunKind, RunState
+from holdfast.model.value import decode, encode
 from holdfast.server.public.assets import AssetEvent, of_event
-from holdfast.server.public.caller import Asker
+from holdfast.server.public.caller import CallerDep
+from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body, Id, Time
 from holdfast.server.public.parameter import ALL, DagId, Limit, Offset, RunId
 from holdfast.server.public.route import public_router
-from holdfast.value import decode, encode
 
 router = public_router("DAG runs")
 
-PLACE = "/dags/{dag_id}/dagRuns"
+PATH = "/dags/{dag_id}/dagRuns"
 
 
 class RunOwner(Answer):
-    """The process that carries a run out."""
+    """The process that executes a run."""
 
     hostname: str
     pid: int
@@ -47,33 +46,31 @@ class DagRun(Answer):
     logical_date: datetime | None
     data_interval_start: datetime | None
     data_interval_end: datetime | None
-    conf: Any = Field(description="What it was started with: a JSON object.")
+    conf: Any = Field(description="The run's configuration: a JSON object.")
     queued_at: datetime
     start_date: datetime | None
     end_date: datetime | None
-    owner: RunOwner | None = Field(description="Who carries it out, or did last.")
+    owner: RunOwner | None = Field(description="The process that owns the run, or owned it last.")
 
 
 class DagRunCollection(Answer):
-    """Some of the runs, newest first, and how many there are in all."""
+    """A page of runs, newest first, with the total number."""
 
     dag_runs: list[DagRun]
     total_entries: int
 
 
 class TriggerDagRunBody(Body):
-    """A run that is asked for."""
+    """A request for a run."""
 
     dag_run_id: Id | None = Field(
         None,
-        description="Its id; otherwise one is made from the logical date.",
+        description="The run's id; by default derived from the logical date.",
         examples=["after-the-fix"],
     )
-    logical_date: Time | None = Field(
-        None, description="The time that the run stands for; otherwise now."
-    )
+    logical_date: Time | None = Field(None, description="The run's logical date; by default now.")
     conf: dict[str, Any] | None = Field(
-        None, description="What it is started with.", examples=[{"full": True}]
+        None, description="The run's configuration.", examples=[{"full": True}]
     )
 
 
@@ -84,21 +81,21 @@ class UpstreamAssetEvents(Answer):
     total_entries: int
 
 
-@router.get(PLACE)
+@router.get(PATH)
 async def list_dag_runs(
-    caller: Asker,
+    caller: CallerDep,
     dag_id: DagId,
     state: Annotated[
-        list[RunState], Query(description="Only those in one of these states.", max_length=20)
+        list[RunState], Query(description="Only runs in one of these states.", max_length=20)
     ] = [],  # noqa: B006  (FastAPI copies it)
     run_type: Annotated[
-        list[RunKind], Query(description="Only those that were started so.", max_length=20)
+        list[RunKind], Query(description="Only runs of one of these kinds.", max_length=20)
     ] = [],  # noqa: B006
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> DagRunCollection:
-    """List the runs of a DAG, newest first. `~` in place of its id: of every DAG."""
-    listing = r.ListRuns(
+    """List the runs of a DAG, newest first. `~` in place of its id stands for every DAG."""
+    listing = c.ListRuns(
         dag_id=None if dag_id == ALL else dag_id,
         states=tuple(dict.fromkeys(state)),
         kinds=tuple(dict.fromkeys(run_type)),
@@ -106,13 +103,13 @@ async def list_dag_runs(
         offset=offset,
     )
     runs = [of_run(run) for run in await caller.aexecute(listing)]
-    return DagRunCollection(dag_runs=runs, total_entries=await caller.aexecute(r.Count(listing)))
+    return DagRunCollection(dag_runs=runs, total_entries=await caller.aexecute(c.Count(listing)))
 
 
-@router.post(PLACE, responses=problems(404, 409, *BODY))
-async def trigger_dag_run(caller: Asker, dag_id: DagId, body: TriggerDagRunBody) -> DagRun:
-    """Ask for a run of a DAG. A scheduler carries it out."""
-    check_startable(await caller.aexecute(r.GetDag(dag_id)))
+@router.post(PATH, responses=problems(404, 409, *BODY))
+async def trigger_dag_run(caller: CallerDep, dag_id: DagId, body: TriggerDagRunBody) -> DagRun:
+    """Queue a run of a DAG. A scheduler executes it."""
+    check_startable(await caller.aexecute(c.GetDag(dag_id)))
     now = await caller.aexecute(c.Now())
     try:
         conf = encode(body.conf or {})
@@ -122,29 +119,29 @@ async def trigger_dag_run(caller: Asker, dag_id: DagId, body: TriggerDagRunBody)
     return of_run(await caller.aexecute(command))
 
 
-@router.get(PLACE + "/{run_id}", responses=problems(404))
-async def get_dag_run(caller: Asker, dag_id: DagId, run_id: RunId) -> DagRun:
+@router.get(PATH + "/{run_id}", responses=problems(404))
+async def get_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> DagRun:
     """Read a run."""
-    return of_run(await caller.aexecute(r.GetRun(dag_id, run_id)))
+    return of_run(await caller.aexecute(c.GetRun(dag_id, run_id)))
 
 
-@router.delete(PLACE + "/{run_id}", status_code=204, responses=problems(404, 409, 502))
-async def delete_dag_run(caller: Asker, dag_id: DagId, run_id: RunId) -> None:
-    """Forget a run that nobody carries out, with its task instances, their state, and the logs
+@router.delete(PATH + "/{run_id}", status_code=204, responses=problems(404, 409, 502))
+async def delete_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> None:
+    """Delete a run that no process is executing, with its task instances, their state, and the logs
     that are on the server's machine. For admins."""
-    run = await caller.aexecute(r.GetRun(dag_id, run_id))
+    run = await caller.aexecute(c.GetRun(dag_id, run_id))
     check_deletable(run, await caller.aexecute(c.Now()))
     await caller.aexecute(c.DeleteRun(dag_id, run_id))
     logs = run_logs(caller.settings.home, dag_id, run_id)
     await asyncio.to_thread(shutil.rmtree, logs, ignore_errors=True)
 
 
-@router.get(PLACE + "/{run_id}/upstreamAssetEvents", responses=problems(404))
+@router.get(PATH + "/{run_id}/upstreamAssetEvents", responses=problems(404))
 async def list_upstream_asset_events(
-    caller: Asker, dag_id: DagId, run_id: RunId
+    caller: CallerDep, dag_id: DagId, run_id: RunId
 ) -> UpstreamAssetEvents:
-    """The asset events that started a run, oldest first."""
-    events = [of_event(one) for one in await caller.aexecute(r.RunEvents(dag_id, run_id))]
+    """List the asset events that started a run, oldest first."""
+    events = [of_event(one) for one in await caller.aexecute(c.RunEvents(dag_id, run_id))]
     return UpstreamAssetEvents(asset_events=events, total_entries=len(events))
 
 

@@ -1,4 +1,4 @@
-"""The task instances of runs, and their attempts."""
+"""Routes for the task instances of runs, and their attempts."""
 
 from __future__ import annotations
 
@@ -10,41 +10,43 @@ from fastapi import Query
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from holdfast import run_command as r
+from holdfast import commands as c
 from holdfast.actions.tasks import choose, find
-from holdfast.run import AttemptInfo, Outcome, TaskState
-from holdfast.run import TaskInstance as Known
-from holdfast.server.problems import BODY, problems
-from holdfast.server.public.caller import Asker
+from holdfast.model.run import AttemptInfo, Outcome, TaskState
+from holdfast.model.run import TaskInstance as Known
+from holdfast.server.public.caller import CallerDep
+from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body, Id, Index
 from holdfast.server.public.parameter import ALL, DagId, Limit, Offset, RunId, TaskInPath
 from holdfast.server.public.route import public_router
 
 router = public_router("Task instances", 404)
 
-PLACE = "/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
+PATH = "/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
 
 
 class TaskInstance(Answer):
     """A task in a run, or one map index of it."""
 
-    id: UUID = Field(description="The same for every attempt.")
+    id: UUID = Field(description="The task instance's id, the same for every attempt.")
     dag_id: str
     dag_run_id: str
     task_id: str
     map_index: int
     state: TaskState | None = Field(
-        description="Null where nothing has run it: its run is external, and has its state here."
+        description="Null if Holdfast does not run it: its run is external, and only its state "
+        "is stored here."
     )
-    try_number: int = Field(description="The newest attempt; 0 before the first.")
-    failures: int = Field(description="Attempts that failed since it was last cleared.")
+    try_number: int = Field(description="The number of the newest attempt; 0 before the first.")
+    failures: int = Field(description="The number of failed attempts since it was last cleared.")
     interruptions: int = Field(
-        description="Attempts, one after the other, that ended because their supervisor did."
+        description="The number of consecutive attempts that were interrupted because their "
+        "supervisor ended."
     )
-    not_before: datetime | None = Field(description="When it may be tried again.")
+    not_before: datetime | None = Field(description="When it may be retried.")
     start_date: datetime | None
     end_date: datetime | None
-    error: str = Field(description="Why it failed, was skipped, or is to be tried again.")
+    error: str = Field(description="Why it failed, was skipped, or will be retried.")
 
 
 class TaskInstanceAttempt(Answer):
@@ -56,7 +58,7 @@ class TaskInstanceAttempt(Answer):
     outcome: Outcome | None = Field(description="Null while it runs.")
     error: str
     exit_status: int | None
-    signal: int | None = Field(description="The signal that ended its process.")
+    signal: int | None = Field(description="The signal that killed its process.")
     hostname: str | None
     pid: int | None
 
@@ -68,15 +70,14 @@ class TaskInstanceDetails(TaskInstance):
 
 
 class TaskInstanceCollection(Answer):
-    """Some of the task instances, ordered by DAG, run, task and map index, and how many there are
-    in all."""
+    """A page of task instances, ordered by DAG, run, task and map index, with the total number."""
 
     task_instances: list[TaskInstance]
     total_entries: int
 
 
 class MarkTaskInstanceBody(Body):
-    """What a task instance is to count as."""
+    """The new state of a task instance."""
 
     new_state: Literal["success", "failed"]
 
@@ -84,23 +85,24 @@ class MarkTaskInstanceBody(Body):
 class ClearTaskInstancesBody(Body):
     """The tasks that are to run again."""
 
-    dag_run_id: Id = Field(description="Of which run.")
+    dag_run_id: Id = Field(description="The run's id.")
     task_ids: list[Id | Annotated[tuple[Id, Index], Field(strict=False)]] | None = Field(
         None,
         min_length=1,
-        description="Ids of tasks, or pairs of an id and a map index; otherwise all tasks.",
+        description="Ids of tasks, or pairs of an id and a map index; by default all tasks.",
         examples=[["load", ["export", 3]]],
     )
     only_failed: bool = Field(
-        True, description="Of these, only those that failed, themselves or upstream."
+        True, description="Of these, only tasks that failed, themselves or upstream."
     )
-    include_downstream: bool = Field(False, description="Also all tasks that come after them.")
+    include_downstream: bool = Field(False, description="Also all downstream tasks.")
     state_store: Literal["default", "keep", "discard"] = Field(
         "default",
-        description="What becomes of their task stores: kept, so that they resume; dropped, so "
-        "that they start over; or dropped for those that had succeeded and kept for the others.",
+        description="What happens to their task stores: kept, so that the tasks resume; "
+        "deleted, so that they start over; or deleted for tasks that had succeeded "
+        "and kept for the others.",
     )
-    dry_run: bool = Field(True, description="Only tell which they are.")
+    dry_run: bool = Field(True, description="Only report which tasks would be cleared.")
 
 
 class ClearedTaskInstances(Answer):
@@ -111,24 +113,24 @@ class ClearedTaskInstances(Answer):
     dry_run: bool
 
 
-@router.get(PLACE)
+@router.get(PATH)
 async def list_task_instances(
-    caller: Asker,
+    caller: CallerDep,
     dag_id: DagId,
     run_id: RunId,
     task_id: Annotated[
-        Id | SkipJsonSchema[None], Query(description="Only those of this task.")
+        Id | SkipJsonSchema[None], Query(description="Only instances of this task.")
     ] = None,
     state: Annotated[
-        list[TaskState], Query(description="Only those in one of these states.", max_length=20)
+        list[TaskState], Query(description="Only instances in one of these states.", max_length=20)
     ] = [],  # noqa: B006  (FastAPI copies it)
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> TaskInstanceCollection:
-    """List the task instances of a run. `~` in place of an id: of every DAG, of every run."""
+    """List the task instances of a run. `~` in place of an id stands for every DAG or run."""
     if ALL not in (dag_id, run_id):
-        await caller.aexecute(r.GetRun(dag_id, run_id))
-    listing = r.ListTaskInstances(
+        await caller.aexecute(c.GetRun(dag_id, run_id))
+    listing = c.ListTaskInstances(
         dag_id=None if dag_id == ALL else dag_id,
         run_id=None if run_id == ALL else run_id,
         task_id=task_id,
@@ -138,28 +140,28 @@ async def list_task_instances(
     )
     found = [TaskInstance(**fields(one)) for one in await caller.aexecute(listing)]
     return TaskInstanceCollection(
-        task_instances=found, total_entries=await caller.aexecute(r.Count(listing))
+        task_instances=found, total_entries=await caller.aexecute(c.Count(listing))
     )
 
 
-@router.get(PLACE + "/{task_id}")
-async def get_task_instance(caller: Asker, scope: TaskInPath) -> TaskInstanceDetails:
+@router.get(PATH + "/{task_id}")
+async def get_task_instance(caller: CallerDep, scope: TaskInPath) -> TaskInstanceDetails:
     """Read a task instance, with its attempts."""
     one = await caller.follow(find(scope.dag_id, scope.run_id, scope.task_id, scope.map_index))
-    attempts = [of_attempt(each) for each in await caller.aexecute(r.ListAttempts(scope))]
+    attempts = [of_attempt(each) for each in await caller.aexecute(c.ListAttempts(scope))]
     return TaskInstanceDetails(**fields(one), attempts=attempts)
 
 
-@router.patch(PLACE + "/{task_id}", responses=problems(409, 502, *BODY))
+@router.patch(PATH + "/{task_id}", responses=problems(409, 502, *BODY))
 async def mark_task_instance(
-    caller: Asker, scope: TaskInPath, body: MarkTaskInstanceBody
+    caller: CallerDep, scope: TaskInPath, body: MarkTaskInstanceBody
 ) -> TaskInstance:
-    """Say what a task instance has come to. An attempt of it that runs is ended, and the asset
-    writes that it staged are dropped."""
+    """Mark a task instance as succeeded or failed. A running attempt of it is ended, and its
+    staged asset writes are discarded."""
     named = (scope.dag_id, scope.run_id, scope.task_id, scope.map_index)
     await caller.follow(find(*named))
     await caller.aexecute(
-        r.MarkTask(
+        c.MarkTask(
             scope=scope,
             state=TaskState(body.new_state),
             writer=caller.writer,
@@ -171,9 +173,9 @@ async def mark_task_instance(
 
 @router.post("/dags/{dag_id}/clearTaskInstances", responses=problems(409, 502, *BODY))
 async def clear_task_instances(
-    caller: Asker, dag_id: DagId, body: ClearTaskInstancesBody
+    caller: CallerDep, dag_id: DagId, body: ClearTaskInstancesBody
 ) -> ClearedTaskInstances:
-    """Let tasks of a run run again. Attempts of theirs that run are ended."""
+    """Clear tasks of a run, so that they run again. Running attempts of them are ended."""
     named = [(one, None) if isinstance(one, str) else one for one in body.task_ids or ()]
     choice = await caller.follow(
         choose(
@@ -186,7 +188,7 @@ async def clear_task_instances(
     )
     if choice.concerned and not body.dry_run:
         await caller.aexecute(
-            r.ClearTasks(
+            c.ClearTasks(
                 dag_id=dag_id,
                 run_id=body.dag_run_id,
                 tasks=choice.tasks,

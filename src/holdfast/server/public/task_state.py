@@ -1,4 +1,4 @@
-"""The state of one task instance."""
+"""Routes for the state of one task instance."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import Field
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.errors import InvalidInput
-from holdfast.retention import expires_at as default_expiry
-from holdfast.server.problems import BODY, problems
-from holdfast.server.public.caller import Asker
+from holdfast.portable.retention import expires_at as default_expiry
+from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
+from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body, Time
 from holdfast.server.public.parameter import IfVersion, Key, TaskEntries, TaskInPath
 from holdfast.server.public.route import public_router
@@ -21,7 +21,7 @@ from holdfast.server.public.writing import Written, change, write
 
 router = public_router("Task state store", 404, 501, 502)
 
-PLACE = "/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/state-store"
+PATH = "/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/state-store"
 
 
 class TaskStateStoreEntry(StateStoreEntry):
@@ -31,7 +31,7 @@ class TaskStateStoreEntry(StateStoreEntry):
 
 
 class TaskStateStoreCollection(Answer):
-    """Some of the entries, ordered by key, and how many there are in all."""
+    """A page of entries, ordered by key, with the total number."""
 
     task_state_store: list[TaskStateStoreEntry]
     total_entries: int
@@ -40,17 +40,17 @@ class TaskStateStoreCollection(Answer):
 class TaskStateStoreBody(Body):
     """The value of a key, and when it expires."""
 
-    value: Any = Field(description="Any JSON value but null.", examples=[{"rows": 1200}])
+    value: Any = Field(description="Any JSON value except null.", examples=[{"rows": 1200}])
     expires_at: Time | Literal["default"] | None = Field(
         "default",
-        description="When it expires; null: never; `default`, or left out: after "
-        "`[state_store] default_retention_days`.",
+        description="When it expires; null: never; `default`, or omitted: after `[state_store] "
+        "default_retention_days`.",
     )
 
 
-@router.get(PLACE)
+@router.get(PATH)
 async def list_task_state_store(
-    caller: Asker, scope: TaskInPath, page: TaskEntries
+    caller: CallerDep, scope: TaskInPath, page: TaskEntries
 ) -> TaskStateStoreCollection:
     """List the entries of a task instance, ordered by key."""
     found = await caller.aexecute(page.of(scope))
@@ -58,57 +58,59 @@ async def list_task_state_store(
     return TaskStateStoreCollection(task_state_store=entries, total_entries=found.total)
 
 
-@router.get(PLACE + "/{key:path}")
-async def get_task_state_store(caller: Asker, scope: TaskInPath, key: Key) -> TaskStateStoreEntry:
+@router.get(PATH + "/{key:path}")
+async def get_task_state_store(
+    caller: CallerDep, scope: TaskInPath, key: Key
+) -> TaskStateStoreEntry:
     """Read an entry."""
     return TaskStateStoreEntry(**await read(caller, scope, key))
 
 
-@router.put(PLACE + "/{key:path}", responses=problems(409, *BODY))
+@router.put(PATH + "/{key:path}", responses=problems(409, *BODY))
 async def set_task_state_store(
-    caller: Asker,
+    caller: CallerDep,
     scope: TaskInPath,
     key: Key,
     body: TaskStateStoreBody,
     if_version: IfVersion = None,
 ) -> Written:
-    """Write or overwrite an entry of a task instance that is known."""
+    """Write or overwrite an entry of a registered task instance."""
     now = datetime.now(UTC)
     expires_at = body.expires_at
     if expires_at == "default":
         expires_at = default_expiry(None, caller.rules.default_retention, now)
     elif expires_at is not None and expires_at <= now:
         raise InvalidInput(
-            f"expires_at of `{key}` is {expires_at.isoformat()}, so it would be gone at once",
-            hint="give a time to come, null for never, or delete the key",
+            f"expires_at of `{key}` is {expires_at.isoformat()}, which is in the past",
+            hint="give a later time, null for never, or delete the key",
         )
     return await write(caller, scope, key, body.value, expires_at, if_version)
 
 
-@router.patch(PLACE + "/{key:path}", responses=problems(409, *BODY))
+@router.patch(PATH + "/{key:path}", responses=problems(409, *BODY))
 async def patch_task_state_store(
-    caller: Asker,
+    caller: CallerDep,
     scope: TaskInPath,
     key: Key,
     body: StateStoreValueBody,
     if_version: IfVersion = None,
 ) -> Written:
-    """Write the value of an entry that exists. When it expires stays as it is."""
+    """Write the value of an entry that exists. Its expiry does not change."""
     return await change(caller, scope, key, body.value, if_version)
 
 
-@router.delete(PLACE + "/{key:path}", status_code=204, responses=problems(409))
-async def delete_task_state_store(caller: Asker, scope: TaskInPath, key: Key) -> None:
-    """Delete an entry. Nothing happens where there is none."""
+@router.delete(PATH + "/{key:path}", status_code=204, responses=problems(409))
+async def delete_task_state_store(caller: CallerDep, scope: TaskInPath, key: Key) -> None:
+    """Delete an entry. If there is none, nothing happens."""
     await caller.aexecute(c.Delete(scope, key, caller.writer))
 
 
-@router.delete(PLACE, status_code=204, responses=problems(409))
+@router.delete(PATH, status_code=204, responses=problems(409))
 async def clear_task_state_store(
-    caller: Asker,
+    caller: CallerDep,
     scope: TaskInPath,
     all_map_indices: Annotated[
-        bool, Query(description="Those of every index of the task in this run.")
+        bool, Query(description="Delete the entries of every map index of the task in this run.")
     ] = False,
 ) -> None:
     """Delete every entry of a task instance."""

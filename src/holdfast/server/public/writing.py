@@ -1,4 +1,4 @@
-"""Writing one entry, as people do: within the size limit, and on condition of its version."""
+"""Writing of one entry by people: within the size limit, and conditional on its version."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from datetime import datetime
 
 from pydantic import Field
 
-from holdfast import command as c
-from holdfast.accessor import located
+from holdfast import commands as c
+from holdfast.accessor.base import located
 from holdfast.errors import InvalidInput, InvalidType, VersionConflict
-from holdfast.scope import StoreScope
+from holdfast.model.scope import StoreScope
+from holdfast.model.value import JsonValue, encode, fits, too_large
 from holdfast.server.public.caller import Caller
 from holdfast.server.public.entry import absent
 from holdfast.server.public.model import Answer
-from holdfast.stores.refusal import conflict
-from holdfast.value import JsonValue, encode, fits, too_large
+from holdfast.stores.errors import conflict
 
 TRIES = 10
-"""How often a change of the value alone begins anew because somebody else has written."""
+"""How often a change of the value alone is retried because of concurrent writes."""
 
 
 class Written(Answer):
-    """What was written."""
+    """The result of a write."""
 
     key: str
-    version: int = Field(description="The entry's version from now on; `if_version` takes it.")
+    version: int = Field(description="The entry's new version, for `if_version`.")
     expires_at: datetime | None = Field(description="When it expires; null: never.")
 
 
 def as_text(caller: Caller, scope: StoreScope, key: str, value: JsonValue) -> str:
-    """The value as the store keeps it; ValueTooLarge where it is over the limit."""
+    """Return the value as the store stores it. Raise ValueTooLarge where it is over the limit."""
     where = f"`{key}` of {scope}"
     try:
         text = encode(value)
@@ -50,7 +50,7 @@ async def write(
     expires_at: datetime | None,
     if_version: int | None,
 ) -> Written:
-    """Write or overwrite."""
+    """Write or overwrite an entry."""
     text = await asyncio.to_thread(as_text, caller, scope, key, value)
     command = c.Set(scope, key, text, caller.writer, expires_at, if_version)
     return Written(key=key, version=await caller.aexecute(command), expires_at=expires_at)
@@ -59,7 +59,8 @@ async def write(
 async def change(
     caller: Caller, scope: StoreScope, key: str, value: JsonValue, if_version: int | None
 ) -> Written:
-    """Write the value of an entry that exists, and leave its expiry as it is."""
+    """Write the value of an entry that exists, and keep its expiry. Raise NotFound where there is
+    none, and VersionConflict where it has another version than `if_version`."""
     text = await asyncio.to_thread(as_text, caller, scope, key, value)
     for tried in range(1, TRIES + 1):
         entry = await caller.aexecute(c.GetEntry(scope, key))

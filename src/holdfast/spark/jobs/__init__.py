@@ -1,1 +1,1 @@
-"""Applications that tasks submit to a cluster, and the drivers that do the work."""
+"""Applications that tasks submit to a cluster, and the drivers that run them."""

@@ -1,4 +1,4 @@
-"""Which driver does a job: the one that has claimed the job's intent."""
+"""Claims of drivers: the driver that has claimed a job's intent runs the job."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from typing import Any
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.entry import TaskWriter
-from holdfast.errors import VersionConflict
-from holdfast.run import Process
+from holdfast import commands as c
+from holdfast.errors import UnreadableValue, VersionConflict
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import Process
+from holdfast.model.value import decode_entry, encode
 from holdfast.store import Store
-from holdfast.value import decode_entry, encode
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A driver that does the job of an intent; without a driver, that none may any more."""
+    """A driver's claim to the job of an intent. A claim without a driver bars all drivers."""
 
     intent: str
     driver: str = ""
-    """Its id, as the cluster knows it."""
+    """The driver's id in the cluster."""
     process: Process | None = None
     claimed_at: str = ""
     application: str = ""
-    """The id of its Spark application, once it has told that."""
+    """The id of its Spark application, once reported."""
     page: str = ""
-    """Where its Spark shows what it does."""
+    """The URL of its Spark UI."""
     succeeded: bool | None = None
-    """Known once it has told its end."""
+    """Set once the driver has reported its end."""
 
     def __str__(self) -> str:
         return f"driver {self.driver} ({self.process})"
@@ -36,7 +36,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Claims:
     """The entry of the claim, beside the job's id in the task store.
 
-    Of all who write it at the same time, drivers and those who submit them, one succeeds.
+    Of concurrent writers, drivers and submitters alike, one succeeds.
     """
 
     def __init__(self, store: Store, writer: TaskWriter, key: str, intent: str) -> None:
@@ -46,7 +46,10 @@ class Claims:
         self._intent = intent
 
     def read(self) -> tuple[Claim | None, int]:
-        """The claim of this intent, if there is one, and the version of the entry."""
+        """Return the claim of this intent, if there is one, and the version of the entry.
+
+        Raise UnreadableValue if something else is stored there.
+        """
         entry = self._store.execute(c.GetEntry(self._writer.scope, self._key))
         if entry is None:
             return None, 0
@@ -54,10 +57,17 @@ class Claims:
         value: Any = decode_entry(entry.value, where)
         if not isinstance(value, dict) or value.get("intent") != self._intent:
             return None, entry.version
-        return msgspec.convert(value, Claim), entry.version
+        try:
+            return msgspec.convert(value, Claim), entry.version
+        except msgspec.ValidationError as error:
+            raise UnreadableValue(
+                f"{where} is not a driver's claim: {error}",
+                hint="delete the entry, and clear the task",
+            ) from None
 
     def write(self, claim: Claim, version: int) -> int | None:
-        """The new version; None where the entry's is not this one any more."""
+        """Write the claim and return its new version; None if the entry is not at `version` any
+        more."""
         text = encode(msgspec.to_builtins(claim))
         scope, writer = self._writer.scope, self._writer
         try:
@@ -68,10 +78,11 @@ class Claims:
             return None
 
     def close(self, version: int) -> bool:
-        """No driver may claim the intent from now on; False where one has since that version."""
+        """Bar all drivers from claiming the intent; return False if one has claimed it since
+        `version`."""
         return self.write(Claim(intent=self._intent), version) is not None
 
 
 def claim_key(key: str) -> str:
-    """Where the claim is, of the job whose id is under this key."""
+    """Return the key of the claim for the job whose id is under `key`."""
     return f"{key}.driver"

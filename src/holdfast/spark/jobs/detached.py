@@ -1,7 +1,8 @@
-"""A program that outlives whoever started it, and whose end is recorded.
+"""Detached process that runs a command and records its exit status.
 
 `python -m holdfast.spark.jobs.detached DIRECTORY COMMAND…` runs the command, with its output in the
-directory's `log` and its exit status in `status`. Of several for one directory, only one runs it.
+directory's `log` and its exit status in `status`, and outlives its parent. Of several processes for
+one directory, only one runs the command.
 """
 
 from __future__ import annotations
@@ -14,37 +15,37 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.run import Process
-from holdfast.runner.process import this_process
+from holdfast.model.run import Process
+from holdfast.process import this_process
 
 _NOT_FOUND = 127
 
 
-def owner(place: Path) -> Process | None:
-    """The process that runs the command of a directory, or ran it."""
+def owner(directory: Path) -> Process | None:
+    """Return the process that runs, or ran, the command of a directory; None if there is none."""
     try:
-        return msgspec.json.decode((place / "owner").read_bytes(), type=Process)
+        return msgspec.json.decode((directory / "owner").read_bytes(), type=Process)
     except FileNotFoundError:
         return None
 
 
-def exit_status(place: Path) -> int | None:
-    """How the command ended, as an exit status or minus a signal; None where that is not known."""
+def exit_status(directory: Path) -> int | None:
+    """Return the exit status of the command, or minus its signal; None if not known."""
     try:
-        return int((place / "status").read_text())
+        return int((directory / "status").read_text())
     except FileNotFoundError:
         return None
 
 
-def main(place: Path, command: list[str]) -> None:
+def main(directory: Path, command: list[str]) -> None:
     if os.fork():
-        return  # so that nobody has it for a child
+        return  # so that it is nobody's child
     os.setsid()
-    if not _own(place):
+    if not _own(directory):
         return
-    # So that it lives to tell of a command that was ended; commands do not inherit this.
+    # Survive SIGTERM to record the end of a terminated command; commands do not inherit this.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
-    with open(place / "log", "ab") as log:
+    with open(directory / "log", "ab") as log:
         try:
             status = subprocess.call(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
@@ -52,15 +53,15 @@ def main(place: Path, command: list[str]) -> None:
         except OSError as error:
             log.write(f"{command[0]} cannot be run: {error}\n".encode())
             status = _NOT_FOUND
-    (place / "spark.properties").unlink(missing_ok=True)
-    _written(place, "status", str(status).encode()).rename(place / "status")
+    (directory / "spark.properties").unlink(missing_ok=True)
+    _written(directory, "status", str(status).encode()).rename(directory / "status")
 
 
-def _own(place: Path) -> bool:
-    """Whether this process is the first."""
-    draft = _written(place, "owner", msgspec.json.encode(this_process()))
+def _own(directory: Path) -> bool:
+    """Make this process the owner of the directory; return False if there is one already."""
+    draft = _written(directory, "owner", msgspec.json.encode(this_process()))
     try:
-        os.link(draft, place / "owner")
+        os.link(draft, directory / "owner")
     except FileExistsError:
         return False
     finally:
@@ -68,9 +69,9 @@ def _own(place: Path) -> bool:
     return True
 
 
-def _written(place: Path, name: str, content: bytes) -> Path:
-    """A draft that is on the disk, to be given its name at once."""
-    draft = place / f"{name}.{os.getpid()}"
+def _written(directory: Path, name: str, content: bytes) -> Path:
+    """Write a synced draft file, to be moved to its name atomically."""
+    draft = directory / f"{name}.{os.getpid()}"
     with open(draft, "wb") as file:
         file.write(content)
         file.flush()

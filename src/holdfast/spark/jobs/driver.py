@@ -1,4 +1,4 @@
-"""The driver of a job that a SparkJob task submitted, as its application sees it."""
+"""The driver of a job that a SparkJob task submitted: the API for its application."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 import sys
 from datetime import UTC, datetime, timedelta
 from threading import Event, Lock, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import msgspec
 
-from holdfast.accessor import AssetStore, TaskStore
-from holdfast.entry import TaskWriter
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import HoldfastError, InvalidInput, StaleAttempt
-from holdfast.runner.process import identify
-from holdfast.scope import AssetScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import AssetScope
+from holdfast.process import identify
 from holdfast.spark.jobs.claim import Claim, Claims
 from holdfast.spark.jobs.clusters.identity import own_id
 from holdfast.spark.jobs.ticket import Ticket
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOT_MINE: Final = 75
-"""The exit status of a driver whose job is another's. Not 0: it has not done the job."""
+"""The exit status of a driver that does not have the job. Not 0: it has not done the job."""
 HEARTBEAT: Final = 5.0
-"""Seconds from one sign of life to the next."""
+"""Seconds between heartbeats."""
 
 _mine: list[Driver] = []
 
 
 def driver() -> Driver:
-    """Claim the job that this process was submitted to do. Call it first, before Spark.
+    """Claim the job that this process was submitted to run. Call it first, before Spark.
 
-    Where another driver has the job, or nobody is to do it any more, the process ends at once.
-    Called again, it gives the same.
+    If another driver has the job, or its task has given it up, the process exits at once. Further
+    calls return the same object.
     """
     if not _mine:
         _mine.append(Driver(Ticket.found()))
@@ -44,9 +44,9 @@ def driver() -> Driver:
 
 
 class Driver:
-    """The stores of the task whose job this is, for as long as the job is this driver's.
+    """Access to the stores of the task that submitted the job, as long as this driver has the job.
 
-    In a `with` statement, it also records how the job ended, for when the cluster cannot tell.
+    In a `with` statement, it also records how the job ended, in case the cluster cannot report it.
     """
 
     def __init__(self, ticket: Ticket) -> None:
@@ -66,12 +66,13 @@ class Driver:
 
     @property
     def id(self) -> str:
-        """What the cluster calls this driver."""
+        """The id of this driver in the cluster."""
         return self._claim.driver
 
     @property
     def intent(self) -> str:
-        """The job's name. It is the same however often the job is submitted, until it failed."""
+        """The job's identity. It stays the same however often the job is submitted, until it
+        failed."""
         return self._ticket.intent
 
     @property
@@ -96,35 +97,30 @@ class Driver:
         return TaskStore(self._values, self._ticket.scope, self._writer, self._ticket.rules)
 
     def asset_store(self, *, name: str | None = None, uri: str | None = None) -> AssetStore:
-        """The store of an asset among the inlets and outlets of that task."""
+        """Return the store of an asset among the inlets and outlets of that task."""
         if (name is None) == (uri is None):
             raise InvalidInput(
-                "an asset has a name and a URI", hint="give one of them: name= or uri="
+                "both or neither of name= and uri= are given", hint="give one of them"
             )
         scope = AssetScope(name=name, uri=uri)
         return AssetStore(self._values, scope, self._writer, self._ticket.rules)
 
     def report(self, spark: SparkSession) -> None:
-        """Record which Spark application does the job, and where its page is."""
+        """Record which Spark application runs the job, and the URL of its UI."""
         context = spark.sparkContext
         self._record(application=context.applicationId or "", page=context.uiWebUrl or "")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         well = error is None or (isinstance(error, SystemExit) and error.code in (None, 0))
         self._ended.set()
         try:
             self._record(succeeded=well)
         except HoldfastError as failure:
             # The work is done all the same, and the cluster knows how the driver ended.
-            _tell(f"the end of the job was not recorded: {failure.message}")
+            _tell(f"could not record the end of the job: {failure.message}")
 
     def _take(self) -> tuple[Claim, int]:
         mine = Claim(
@@ -142,19 +138,19 @@ class Driver:
                 if taken is not None:
                     return mine, taken
         except StaleAttempt:
-            self._leave("its task does not wait for it any more")
+            self._leave("its task no longer waits for it")
 
     def _yield_to(self, other: Claim, mine: Claim) -> None:
-        """End, unless a cluster has started this driver again after its process had died."""
+        """Exit, unless the cluster has restarted this driver after its process had died."""
         if other.process is None:
-            self._leave("its task has given it up")
+            self._leave("its task has abandoned it")
         if other.succeeded:
-            self._leave(f"{other} has done it")
+            self._leave(f"{other} has completed it")
         if other.driver != mine.driver or identify(other.process.pid) == other.process:
-            self._leave(f"{other} has it")
+            self._leave(f"{other} runs it")
 
     def _keep(self) -> None:
-        """Show that it lives, which also renews the token, and notice when the job is lost."""
+        """Send heartbeats, which also renew the token, and notice when the job is lost."""
         quiet = False
         while not self._ended.wait(HEARTBEAT):
             try:
@@ -162,7 +158,7 @@ class Driver:
                 quiet = False
             except HoldfastError as error:
                 if not quiet:
-                    _tell(f"no heartbeat of the job: {error.message}")
+                    _tell(f"could not send the heartbeat of the job: {error.message}")
                 quiet = True
 
     def _record(self, **facts: Any) -> None:
@@ -175,13 +171,13 @@ class Driver:
             except StaleAttempt:
                 version = None
             if version is None:
-                _tell(self._refusal("its task has given it up"))
-                os._exit(NOT_MINE)  # from a thread, too: the work must not go on
+                _tell(self._refusal("its task has abandoned it"))
+                os._exit(NOT_MINE)  # also ends the process from a thread: the work must not go on
             self._version = version
 
     def _write_again(self) -> int | None:
-        """The claim may be of another version because of this driver: the answer to its last write
-        was lost."""
+        """Write the claim again if its version is this driver's own: the response to its last write
+        was lost. Return None if another process has the claim."""
         standing, version = self._claims.read()
         if standing is None or standing.process != self._claim.process:
             return None
@@ -192,7 +188,7 @@ class Driver:
         sys.exit(NOT_MINE)
 
     def _refusal(self, why: str) -> str:
-        return f"this driver ends, as the job {self.intent} is not its own: {why}"
+        return f"this driver stops, because the job {self.intent} does not belong to it: {why}"
 
 
 def _tell(message: str) -> None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from holdfast.errors import HoldfastError, InvalidDag
+from holdfast.portable.backoff import Backoff
 from holdfast.sdk.operator import BaseOperator
 from holdfast.sdk.resumable import ResumableJobMixin
-from holdfast.spark.endpoint import job_endpoint
+from holdfast.spark.handles import job_endpoint
 from holdfast.spark.jobs.claim import claim_key
 from holdfast.spark.jobs.clusters import Cluster, State
 from holdfast.spark.jobs.log import DriverLog
@@ -33,7 +34,7 @@ class SparkJobFailed(HoldfastError):
 
 
 class SparkJob(ResumableJobMixin, BaseOperator):
-    """Submits an application once, whatever dies meanwhile, and waits for its end.
+    """Submits an application once, whichever process dies meanwhile, and waits for its end.
 
     The task's result is the id of the driver that did the work.
     """
@@ -65,9 +66,10 @@ class SparkJob(ResumableJobMixin, BaseOperator):
     ) -> None:
         """`application` is a Python file, or a jar with its `main_class`; as a path or a URL.
 
-        The driver runs on this machine, or with `deploy_mode="cluster"` on the cluster that
-        `master` names: `spark://host:port`, `yarn` or `k8s://…`. `rest_url` says where its REST
-        server is and `page_url` where its master's page is, if not at the usual ports.
+        The driver runs on this machine, whatever `master` its executors have, or with
+        `deploy_mode="cluster"` on the standalone cluster that `master` names: `spark://host:port`.
+        `rest_url` is the URL of its REST server and `page_url` that of its master's page, if not at
+        the default ports.
         """
         super().__init__(**arguments)
         self.application = os.fspath(application)
@@ -92,7 +94,7 @@ class SparkJob(ResumableJobMixin, BaseOperator):
         if not self.durable:
             raise InvalidDag(
                 f"task `{self.task_id}`: a SparkJob cannot have durable=False",
-                hint="leave it out: a retry goes on with the job that runs",
+                hint="leave it out: a retry continues the running job",
             )
         self._watch: Watch | None = None
 
@@ -124,13 +126,13 @@ class SparkJob(ResumableJobMixin, BaseOperator):
 
     def poll_until_complete(self, external_id: str, context: Context) -> None:
         watch = self._watching(context)
-        pause = min(FIRST_PAUSE, self.poll_interval)
+        backoff = Backoff(FIRST_PAUSE, self.poll_interval, 1.5)
         log = DriverLog(watch.cluster, external_id)
         said: tuple[str, str] = ("", "")
         while True:
             status = watch.look(external_id)
             if watch.driver != log.driver:
-                self.log.info("following driver %s, which has the job", watch.driver)
+                self.log.info("following driver %s, which runs the job", watch.driver)
                 log = DriverLog(watch.cluster, watch.driver)
             if said != (said := (status.state, status.detail)):
                 self.log.info("driver %s: %s %s", watch.driver, status.state, status.detail)
@@ -138,22 +140,21 @@ class SparkJob(ResumableJobMixin, BaseOperator):
                 self.log.info("| %s", line)
             if not status.state.active:
                 break
-            time.sleep(pause)
-            pause = min(pause * 1.5, self.poll_interval)
+            time.sleep(backoff.pause())
         if status.state is not State.SUCCEEDED:
             reason = log.reason()
             raise SparkJobFailed(
                 f"driver {watch.driver} of {self.application} {status.state}"
                 f"{status.detail and f' ({status.detail})'}{reason and f': {reason}'}",
-                hint=f"all that it said is in {watch.cluster.where_logs_are(watch.driver)}",
+                hint=f"the full log is in {watch.cluster.where_logs_are(watch.driver)}",
             )
 
     def get_job_result(self, external_id: str, context: Context) -> str:
         claim, _ = self._watching(context).claims.read()
         if claim is None or not claim.driver:
             return external_id
-        # It has been kept for as long as the job was under way, and now expires as all else does.
-        store = context["task_store"]._inline()
+        # It did not expire while the job was active; from now on it expires like other entries.
+        store = context["task_store"].inline()
         store.set(claim_key(self.external_id_key), msgspec.to_builtins(claim))
         return claim.driver
 
@@ -173,11 +174,11 @@ class SparkJob(ResumableJobMixin, BaseOperator):
         if application.endswith(".py") == bool(self.main_class):
             raise InvalidDag(
                 f"{where}: {self.application} has {'a' if self.main_class else 'no'} main_class",
-                hint="a jar has one, and a Python file, whose name ends with .py, has none",
+                hint="give main_class= for a jar, and leave it out for a Python file (.py)",
             )
         paths = {
             name: tuple(
-                located(f"{where}: of {name},", path)
+                located(f"{where}: in {name},", path)
                 for path in as_text(f"{where}: {name}", getattr(self, name))
             )
             for name in ("files", "py_files", "jars", "archives")
@@ -199,43 +200,36 @@ class SparkJob(ResumableJobMixin, BaseOperator):
         return Ticket(
             url=endpoint.url,
             token=endpoint.token,
-            scope=store._scope,
+            scope=store.binding.scope,
             key=self.external_id_key,
             intent=intent,
-            rules=store._rules,
+            rules=store.binding.rules,
             retry_window=endpoint.retry_window,
             driver=cluster.driver_id(intent),
         )
 
 
 def cluster_of(job: SparkJob) -> Cluster:
-    """The cluster that a job's arguments name."""
+    """Return the cluster that a job's arguments name; raise InvalidDag if there is none."""
     if job.deploy_mode == "client":
         from holdfast.settings import load
         from holdfast.spark.jobs.clusters.local import LocalSubmit
 
         return LocalSubmit(job.master, load().home)
-    kind = job.master.partition(":")[0]
-    if job.deploy_mode == "cluster" and kind == "spark":
+    if job.deploy_mode == "cluster" and job.master.startswith("spark:"):
         from holdfast.spark.jobs.clusters.standalone import StandaloneCluster
 
         return StandaloneCluster(job.master, job.rest_url, job.page_url)
-    if job.deploy_mode == "cluster" and kind == "yarn":
-        from holdfast.spark.jobs.clusters.yarn import YarnCluster
-
-        return YarnCluster(job.rest_url)
-    if job.deploy_mode == "cluster" and kind == "k8s":
-        from holdfast.spark.jobs.clusters.kubernetes import KubernetesCluster
-
-        return KubernetesCluster(job.master, settings_of(f"task `{job.task_id}`", job.conf))
     raise InvalidDag(
-        f"task `{job.task_id}`: there is no deploy_mode={job.deploy_mode!r} of master {job.master}",
-        hint='"cluster" is for spark://, yarn and k8s://; "client" runs the driver here',
+        f"task `{job.task_id}`: master {job.master} does not support "
+        f"deploy_mode={job.deploy_mode!r}",
+        hint='use "cluster" with a spark:// master, or "client", which runs the driver here, with '
+        "any master",
     )
 
 
 def settings_of(where: str, conf: Mapping[str, object]) -> dict[str, str]:
-    """As Spark writes them."""
+    """Return settings as text that Spark parses; raise InvalidDag for invalid ones."""
     if not isinstance(conf, Mapping):
         raise InvalidDag(
             f"{where}: conf is {conf!r}", hint='give a dict: {"spark.ui.enabled": False}'
@@ -244,8 +238,8 @@ def settings_of(where: str, conf: Mapping[str, object]) -> dict[str, str]:
         if not str(name).startswith("spark.") or not isinstance(value, str | int | float):
             raise InvalidDag(
                 f"{where}: conf has {name!r}: {value!r}",
-                hint="the names of Spark's settings begin with `spark.`; values are text, numbers "
-                "and booleans",
+                hint="names of Spark settings begin with `spark.`; values are text, numbers or "
+                "booleans",
             )
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)

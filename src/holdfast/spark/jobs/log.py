@@ -1,4 +1,4 @@
-"""The log of a driver, as far as it has not been shown yet."""
+"""Incremental reading of a driver's log."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _CHATTER: Final = re.compile(
 _ERROR: Final = re.compile(
     r'(Caused by: |Exception in thread "[^"]*" )?([\w$]+\.)*[A-Z][\w$]*(: |$)', re.ASCII
 )
-"""How a line begins by which Python or Java names an error."""
+"""The beginning of a line in which Python or Java names an error."""
 _LONGEST: Final = 1000
-"""Characters that are shown of one line."""
+"""Maximum number of characters shown of one line."""
 
 
 class DriverLog:
-    """New lines each time it is asked, without what Spark says while all goes well."""
+    """The lines of a driver's log that are new since the last call, without Spark's routine
+    messages."""
 
     def __init__(self, cluster: Cluster, driver: str) -> None:
         self._cluster = cluster
@@ -34,7 +35,8 @@ class DriverLog:
         self._error = ""
 
     def new_lines(self) -> Iterator[str]:
-        """A log that cannot be read now has no new lines: the job does not depend on it."""
+        """Yield the new lines. A log that cannot be read now has none: the job does not depend on
+        it."""
         for stream in self._offsets:
             while data := self._more(stream):
                 *whole, self._begun[stream] = (self._begun[stream] + data).split(b"\n")
@@ -55,5 +57,5 @@ class DriverLog:
         return data
 
     def reason(self) -> str:
-        """Return the last error that it showed, or else its last line."""
+        """Return the last error in the log, or else its last line."""
         return self._error or self._last

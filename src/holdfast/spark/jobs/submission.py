@@ -1,4 +1,4 @@
-"""An application as it is to be submitted."""
+"""Spark applications to submit, and the `spark-submit` command."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast.errors import InvalidInput, MissingDependency
+from holdfast.spark.session.address import CONNECT_VARIABLES
 
 INTENT: Final = "spark.holdfast.intent"
-"""By this setting a driver is told from others, where a cluster shows its settings."""
+"""The setting by which a driver is identified, if the cluster shows its settings."""
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,14 +34,14 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     jars: tuple[str, ...]
     archives: tuple[str, ...]
     environment: Mapping[str, str]
-    """Variables for the driver, which no command line and no page may show."""
+    """Environment variables for the driver, which no command line and no page may show."""
 
     @property
     def is_python(self) -> bool:
         return self.application.endswith(".py")
 
     def settings(self) -> dict[str, str]:
-        """What Spark is told; the user's own settings are the last word but for the intent."""
+        """Return the Spark settings. The user's settings override all but the intent."""
         lists = {
             "spark.files": self.files,
             "spark.submit.pyFiles": self.py_files,
@@ -52,7 +53,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def located(what: str, path: str) -> str:
-    """A URL as it is, a path made absolute; InvalidInput where nothing is there."""
+    """Return a URL unchanged, or a path made absolute; raise InvalidInput if it does not exist."""
     name, hash, alias = path.partition("#")
     url = urlsplit(name)
     if url.scheme and url.scheme != "file":
@@ -60,41 +61,41 @@ def located(what: str, path: str) -> str:
     file = Path(url.path if url.scheme else name).absolute()
     if not file.exists():
         raise InvalidInput(
-            f"{what} `{path}` does not exist: there is no {file}",
-            hint="a relative path begins where the runner was started; what only the cluster has "
-            "is named by a URL, such as local:/opt/app.py or s3a://bucket/app.py",
+            f"{what} `{path}` does not exist: {file} not found",
+            hint="relative paths start at the runner's working directory; for files that only the "
+            "cluster has, give a URL such as local:/opt/app.py or s3a://bucket/app.py",
         )
     return f"{file}{hash}{alias}"
 
 
 def spark_home() -> Path:
-    """Where Spark's own programs are."""
+    """Return the directory of the Spark installation; raise MissingDependency if there is none."""
     if home := os.environ.get("SPARK_HOME"):
         return Path(home)
     package = find_spec("pyspark")
     if package is None or package.origin is None:
         raise MissingDependency(
-            "Spark is not installed here, and the variable SPARK_HOME is not set",
+            "Spark is not installed here, and the environment variable SPARK_HOME is not set",
             hint='pip install "holdfast-state[spark]"',
         )
     return Path(package.origin).parent
 
 
 def spark_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """For a `spark-submit` that this process starts. Its Python is this one unless said."""
+    """Return the environment for a `spark-submit` that this process starts. It uses the Python of
+    this process unless PYSPARK_PYTHON is set."""
     ours = {
         "SPARK_HOME": str(spark_home()),
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
     }
-    dropped = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
-    kept = {name: text for name, text in os.environ.items() if name not in dropped}
-    return {**kept, **ours, **extra}
+    other = {name: text for name, text in os.environ.items() if name not in CONNECT_VARIABLES}
+    return {**other, **ours, **extra}
 
 
 def submit_command(
     submission: Submission, master: str, deploy_mode: str, properties: Path
 ) -> list[str]:
-    """The `spark-submit` of a submission whose settings are in a file."""
+    """Return the `spark-submit` command for a submission whose settings are in a file."""
     command = [
         str(spark_home() / "bin" / "spark-submit"),
         *("--master", master, "--deploy-mode", deploy_mode),
@@ -106,7 +107,7 @@ def submit_command(
 
 
 def as_text(what: str, values: Sequence[object]) -> tuple[str, ...]:
-    """Arguments, as a program takes them."""
+    """Return command-line arguments as text; raise InvalidInput unless given as a sequence."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise InvalidInput(f"{what} is {values!r}", hint="give a list")
     return tuple(str(value) for value in values)

@@ -1,4 +1,4 @@
-"""What a submitted driver is told about the job that it is to do."""
+"""The ticket of a job: its identity and credentials, passed to the submitted driver."""
 
 from __future__ import annotations
 
@@ -8,50 +8,54 @@ from typing import Final
 
 import msgspec
 
-from holdfast.accessor import Rules
+from holdfast.accessor.binding import Rules
 from holdfast.errors import InvalidInput, OutsideTask
-from holdfast.scope import TaskScope
+from holdfast.model.scope import TaskScope
 
 VARIABLE: Final = "HOLDFAST_JOB"
 TOKEN_VARIABLE: Final = "HOLDFAST_JOB_TOKEN"  # noqa: S105  (its name, not its content)
-"""Spark does not show what has `token` in its name, where it has to be a setting."""
+"""Where it has to be a setting, Spark redacts it, because its name contains `token`."""
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose job it is, under which intent, and where its stores are."""
+    """The task of a job, its intent, and how to reach its stores."""
 
     url: str
     token: str
     scope: TaskScope
     key: str
-    """Where in the task store the job's id is; its intent and its driver's claim are beside it."""
+    """The key of the job's id in the task store; its intent and its driver's claim are beside
+    it."""
     intent: str
     rules: Rules
     retry_window: float
-    """Seconds that its stores may be away."""
+    """Seconds that its stores may be unreachable."""
     driver: str = ""
-    """The id of the driver, where it is known before there is one."""
+    """The id of the driver, if known before submission."""
 
     def environment(self) -> dict[str, str]:
-        """The variables that tell it to the driver. A command line is there for all to see."""
+        """Return the environment variables for the driver; a command line would be visible to
+        all."""
         without_token = msgspec.structs.replace(self, token="")
         return {VARIABLE: msgspec.json.encode(without_token).decode(), TOKEN_VARIABLE: self.token}
 
     @classmethod
     def found(cls, environ: Mapping[str, str] = os.environ) -> Ticket:
-        """That of this process."""
+        """Return the ticket of this process. Raise OutsideTask if there is none, and InvalidInput
+        if it cannot be read."""
         text = environ.get(VARIABLE)
         if not text:
             raise OutsideTask(
                 "this program is not the driver of a job that Holdfast submitted",
-                hint="driver() is for an application that a SparkJob task runs; a program of its "
-                "own has its stores by holdfast.connect()",
+                hint="driver() is for applications that a SparkJob task submits; other programs "
+                "use holdfast.connect()",
             )
         try:
             ticket = msgspec.json.decode(text, type=cls)
         except msgspec.DecodeError as error:
             raise InvalidInput(
-                f"the variable {VARIABLE} cannot be read: {error}",
-                hint="the driver and the task that submits it need the same version of Holdfast",
+                f"the environment variable {VARIABLE} cannot be parsed: {error}",
+                hint="install the same version of Holdfast for the driver and for the task that "
+                "submits it",
             ) from None
         return msgspec.structs.replace(ticket, token=environ.get(TOKEN_VARIABLE, ""))

@@ -1,1 +1,1 @@
-"""Loads of only what is new since an asset's watermark."""
+"""Incremental loads: only the rows that are new since an asset's watermark."""

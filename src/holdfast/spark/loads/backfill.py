@@ -1,7 +1,7 @@
 """The tries of a backfill, and which of them counts below each path that it was saved to.
 
-Paths are independent: a success below one changes nothing for what was saved below another, but
-for rows that were put aside, which count no longer than the data that they were found with.
+Paths are independent: a success below one does not affect what was saved below another, except for
+quarantined rows, which count only as long as the data that they were found with.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor import AssetStore, run
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import VersionConflict
-from holdfast.loadrecord import BACKFILLS
+from holdfast.model.load_record import BACKFILLS
 from holdfast.spark.loads.output import Writing
+from holdfast.store import run
 
 NOTHING: Final[dict[str, Any]] = {}
-"""What is stored of a backfill by itself, and below a path where nothing of it counts any more."""
+"""The value of a backfill's own entry, and of a path's entry once nothing of it counts there."""
 BACKFILLING: Final = "/backfilling/"
-"""The identity of a backfill, and the paths that it was tried below, are stored as
-`orders/backfilling/NAME`, its newest try below a path as `orders/backfilling/NAME/PLACE`."""
+"""The identity of a backfill, and the paths of its tries, are stored as `orders/backfilling/NAME`,
+its newest try below a path as `orders/backfilling/NAME/PLACE`."""
 
 
 class Backfill(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -31,12 +32,12 @@ class Backfill(msgspec.Struct, frozen=True, omit_defaults=True):
     saved: str = ""
     """The digest of how it was saved."""
     aside: bool = False
-    """It has the rows that were put aside."""
+    """Whether it holds the quarantined rows."""
 
 
 Withdraw: TypeAlias = Callable[[str, str, Collection[str] | None], None]
-"""Removes what a backfill of that identity has published below a path, but for some tries; None:
-only what is not published yet."""
+"""Removes the output that a backfill of that identity has published below a path, except that of
+some tries; None: only unpublished output."""
 
 
 class Backfilling:
@@ -53,10 +54,11 @@ class Backfilling:
         self._id = ""
         self._begun: dict[str, tuple[Backfill, int]] = {}
         self._others: dict[str, str] = {}
-        """The paths that the backfill was tried below before, but for those of this try."""
+        """The paths of earlier tries, without those of this try."""
 
     def begin(self, saved: Mapping[str, Backfill], withdraw: Withdraw) -> Writing | None:
-        """Begin a try below these paths. Below others, end tries that have not succeeded."""
+        """Begin a try below these paths. Below other paths, end tries that have not succeeded.
+        Return None without paths."""
         entry = self._store.entry(self._newest)
         former: dict[str, Any] = {"id": f"b{uuid4().hex}", "places": []}
         former = entry.value if entry else former
@@ -79,11 +81,11 @@ class Backfilling:
 
     def succeed(self, put: Callable[..., None], withdraw: Withdraw, quarantine: str | None) -> None:
         """Store with `put` that the try counts below its paths, if it is still the newest there,
-        and remove what earlier tries have put aside: below `quarantine`, and where their data is
-        replaced.
+        and remove the quarantined rows of earlier tries: below `quarantine`, and where their data
+        is replaced.
 
-        Outside an attempt these are separate writes: the entry of its data comes after that of what
-        it has put aside, and is what makes it count.
+        Outside an attempt these are separate writes: the entry of the data is written after that of
+        the quarantined rows, and makes the try count.
         """
         for place, (newest, version) in self._begun.items():
             put(self._newest_at(place), msgspec.to_builtins(newest), if_version=version)
@@ -96,7 +98,7 @@ class Backfilling:
         put(self._counting, NOTHING)
 
     def _outdated(self, quarantine: str | None) -> list[str]:
-        """Return where rows of tries before this one are put aside, and count no longer."""
+        """Return the places where quarantined rows of earlier tries no longer count."""
         aside = quarantine and self._place_of(quarantine)
         found = {place: self._store.get(self._counting_at(place)) for place in self._others}
         counting = {place: msgspec.convert(one, Backfill) for place, one in found.items() if one}
@@ -110,26 +112,27 @@ class Backfilling:
     def _confirm(self) -> None:
         """Raise VersionConflict unless this is still the newest try below each of its paths."""
         for place, (_, version) in self._begun.items():
-            # By version: an attempt reads what it has staged, which an earlier try of it may be.
+            # By version: an attempt reads its own staged write, which may be of an earlier try.
             entry = self._store.entry(self._newest_at(place))
             if entry is None or entry.version != version:
                 name = self._counting.rpartition("/")[2]
                 raise VersionConflict(
-                    f"a later try at load={name}, for {self._store._scope}, replaces this one",
-                    hint="let one backfill of a range run at a time",
+                    f"a later try of load={name} for {self._store._scope} has replaced this one",
+                    hint="run one backfill of a range at a time",
                 )
 
     def _end(self, place: str, path: str, places: Collection[str], withdraw: Withdraw) -> None:
         """End the newest try below a path, unless it has succeeded.
 
-        What it has published is removed only if no try counts there: it may have replaced the one
-        that does, and then stands for it. What it has put aside is no sign that its data counts.
+        Its published output is removed only if no try counts there: it may have replaced the one
+        that counts, and then takes its place. Its quarantined rows do not show that its data
+        counts.
         """
         newest, counting = self._newest_at(place), self._counting_at(place)
         begun = self._store.get(newest)
         if begun is None or begun == self._store.get(counting):
             return
-        # So that its success fails from here on, before it is known what counts.
+        # So that its success fails from here on, before it is determined what counts.
         self._set(newest, Backfill(uuid4().hex))
         found = self._store.get(counting)
         if found:
@@ -162,11 +165,11 @@ def backfills_at(
     place: str,
     published: Callable[[str], Backfill | None],
 ) -> dict[str, list[Backfill]]:
-    """Find the backfills that count below a path, with the tries of them that do.
+    """Return the backfills that count below a path, with those of their tries that count.
 
-    Below a path that is not known of a backfill, as when data was moved or written without
-    `new.save`, all its tries that count anywhere do. `published` tells which try is there, if
-    directories are renamed: one that failed may have replaced the one that counts.
+    Below a path that a backfill does not know, as when data was moved or written without
+    `new.save`, all its tries count that count anywhere. `published` returns the try that is there,
+    if directories are renamed: one that failed may have replaced the one that counts.
     """
     prefix = key + BACKFILLS
     found = [one.removeprefix(prefix) for one in keys if one.startswith(prefix)]

@@ -1,7 +1,7 @@
 """The range of a load, fixed before its rows are written.
 
-A load has the rows after the watermark, or the lag before it, up to an end that is found first.
-Whatever is done with those rows, the watermark after the load is that end.
+A load has the rows after the watermark, or after the lag before it, up to an end that is determined
+first. Whatever is done with those rows, that end is the watermark after the load.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
 
 
 class Bounded(NamedTuple):
-    """The rows of a load, and what is known of them before they are written."""
+    """The rows of a load, and what is known about them before they are written."""
 
     df: DataFrame
     mark: Watermark | None
-    """The watermark when they are loaded; None: nothing has been loaded yet."""
+    """The watermark after the load; None: nothing has been loaded yet."""
     rows: int | None
-    """How many rows there are; None where nobody counted them."""
+    """The number of rows; None if they were not counted."""
     most: int | None
-    """There are at most so many; duplicates may be among them."""
+    """The maximum number of rows; there may be duplicates among them."""
     beyond: int
-    """Rows later than any row can be, which are left for a load of that time."""
+    """The number of rows beyond the horizon, which are left for a later load."""
     checks: dict[str, int]
-    """How many rows failed each check."""
+    """The number of rows that failed each check."""
     rejected: DataFrame | None
     """The rows to quarantine."""
     quarantined: int
 
 
 class _Survey(NamedTuple):
-    """What one pass over the rows of a range finds."""
+    """The result of one pass over the rows of a range."""
 
     rows: int
     end: Value | None
     nulls: int
     beyond: int
     ahead: int
-    """Rows after the watermark."""
+    """The number of rows after the watermark."""
     failures: dict[str, int]
     rejected: int
 
@@ -62,9 +62,9 @@ def bound(
 ) -> Bounded:
     """Fix the range of a load that follows `mark`, and count and check its rows.
 
-    `planned` is the watermark that an earlier attempt at the same load set out for: its range and
-    its rows are kept. `where` names the watermark in errors. Raise InvalidInput where a cursor is
-    null or too many rows must be remembered, CheckFailed where the rows fail a check.
+    `planned` is the watermark that an earlier attempt at the same load has planned: the range and
+    the rows stay the same. `where` names the watermark in errors. Raise InvalidInput if a cursor is
+    null or too many rows must be remembered, CheckFailed if the rows fail a check.
     """
     return _Bounding(df, rules, mark, planned, where).result()
 
@@ -87,9 +87,9 @@ class _Bounding:
         found = source_of(df)
         if rules.materialize is False and found.is_parsed:
             raise InvalidInput(
-                f"the rows for {where} are parsed from text, and which of them are malformed "
-                "depends on the columns that are read: they have to be read once",
-                hint="leave materialize=False out",
+                f"the rows for {where} are parsed from text, where the columns that are read "
+                "decide which rows are malformed: they must be read only once",
+                hint="remove materialize=False",
             )
         repeatable = found.is_fixed and not found.is_parsed
         self._fixed = repeatable if rules.materialize is None else not rules.materialize
@@ -121,7 +121,7 @@ class _Bounding:
             raise InvalidInput(
                 f"the cursor `{rules.cursor.name}` is null in {survey.nulls:,} rows for "
                 f"{self._where}; nothing was loaded",
-                hint='on_null="skip" leaves such rows out',
+                hint='on_null="skip" skips such rows',
             )
         mark = self._planned or self._next_mark(survey.end)
         end = rules.end if rules.is_backfill else mark.value if mark else None
@@ -129,7 +129,7 @@ class _Bounding:
         return self._checked(bounded, mark, survey, max(beyond, survey.beyond))
 
     def _begin(self) -> tuple[Bound | None, Memory | None]:
-        """Return where to read from, and which rows from there on are loaded already."""
+        """Return the lower bound to read from, and which rows from there on are loaded already."""
         rules, mark = self._rules, self._mark
         memory = Memory(rules.identity.kinds, None, ()) if rules.identity else None
         if mark is None:
@@ -138,21 +138,21 @@ class _Bounding:
         if memory is None:
             return latest((rules.first(), again)), None
         if mark.memory is None:
-            # Nothing says which rows up to the watermark are loaded; later ones are not.
+            # It is unknown which rows up to the watermark are loaded; later ones are not.
             after = Bound(mark.value, closed=False)
             return latest((rules.first(), after)), memory._replace(since=after)
         if mark.memory.columns != memory.columns:
             raise InvalidInput(
-                f"{self._where} knows loaded rows by {_shown(mark.memory.columns)}, and the "
+                f"{self._where} identifies loaded rows by {_shown(mark.memory.columns)}, but the "
                 f"primary key is now {_shown(memory.columns)}",
-                hint="give the former primary_key; or another key=, to load all anew beside it; "
-                'or set the watermark without its "seen" part: loads then begin after it, and '
-                "rows that come late from before it are not loaded",
+                hint="give the former primary_key; or another key=, to load everything again "
+                'under it; or set the watermark without its "seen" part: loads then start after '
+                "it, and late rows from before it are not loaded",
             )
         return latest((rules.first(), again, mark.memory.since)), mark.memory
 
     def _needs_no_survey(self) -> bool:
-        """Tell whether the caller has said all that there is to find out."""
+        """Return whether the caller's arguments make a survey unnecessary."""
         rules = self._rules
         return (
             not self._planned
@@ -174,7 +174,7 @@ class _Bounding:
         )
 
     def _ended(self, end: Value | None) -> DataFrame:
-        """Return the rows up to the end; where there is none, no row has a cursor value."""
+        """Return the rows up to the end; if there is none, no row has a cursor value."""
         from pyspark.sql import functions as f
 
         if end is not None:
@@ -185,7 +185,7 @@ class _Bounding:
     def _within(
         self, rows: DataFrame, top: Value | None, *, nulls: bool | None = None
     ) -> DataFrame:
-        """Keep the rows from the start of the load up to `top`."""
+        """Return the rows from the start of the load up to `top`."""
         if nulls is None:
             nulls = self._rules.on_null == "include"
         bounds = [] if self._start is None else [self._from(self._start)]
@@ -196,8 +196,8 @@ class _Bounding:
         return _all_hold(rows, self._cursor, bounds, nulls)
 
     def _roughly(self, top: Value | None) -> list[Column]:
-        """Conditions for the source to apply, which no row of the range fails however it
-        compares values."""
+        """Return conditions for the source to apply that no row of the range fails, however the
+        source compares values."""
         cursor, low = self._rules.cursor, self._start
         lowest = cursor.beside(low.value, -1) if low else None
         highest = cursor.beside(top, 1) if top is not None else None
@@ -263,13 +263,13 @@ class _Bounding:
             share = f.percentile_approx(self._cursor, most / survey.ahead, 10_000)
             [[found]] = ahead.agg(cursor.observed(share)).collect()
         if found is None or ahead.where(self._up_to(cursor.from_observed(found))).isEmpty():
-            # Exact, where there is no approximation, or it lies before all rows.
+            # Exact, if there is no approximation, or it lies before all rows.
             first = ahead.select(self._cursor.alias("at")).orderBy("at").limit(most)
             [[found]] = first.agg(cursor.observed(f.max("at"))).collect()
         return cursor.from_observed(found)
 
     def _next_mark(self, end: Value | None) -> Watermark | None:
-        """Return the watermark after a load up to `end`, with the rows that may come again."""
+        """Return the watermark after a load up to `end`, with the rows that may be read again."""
         rules, mark = self._rules, self._mark
         if rules.is_backfill:
             return None if end is None else Watermark(end)
@@ -288,10 +288,10 @@ class _Bounding:
         memory = memory.with_load(since, loaded)
         if len(memory.keys()) > rules.remember:
             raise InvalidInput(
-                f"more than {rules.remember:,} loaded rows may come again, for {self._where}: they "
-                "cannot be remembered, and nothing was loaded",
-                hint="a shorter lag or a finer cursor makes them fewer; a larger remember= keeps "
-                "more; primary_key=() leaves it to a write that replaces rows",
+                f"more than remember={rules.remember:,} loaded rows would be read again for "
+                f"{self._where}; nothing was loaded",
+                hint="use a shorter lag or a finer cursor, so that they are fewer; or a larger "
+                "remember=; or primary_key=(), if the write replaces rows",
             )
         return Watermark(value, memory)
 
@@ -312,13 +312,13 @@ class _Bounding:
         return self._cursor >= value if since.closed else self._cursor > value
 
     def _is_fresh(self) -> Column:
-        """The condition that a row is not remembered as loaded."""
+        """Return the condition that a row is not remembered as loaded."""
         from pyspark.sql import functions as f
 
         keys = self._memory.keys() if self._memory else []
         if not keys or self._mark is None:
             return f.lit(True)
-        # Only rows up to the watermark can be loaded: the others need no hash.
+        # Only rows up to the watermark can have been loaded: the others need no hash.
         later = self._cursor > self._rules.cursor.literal(self._mark.value)
         return later | ~f.expr(self._among(keys))
 
@@ -326,8 +326,8 @@ class _Bounding:
         return rows.where(self._is_fresh()) if self._memory and self._memory.keys() else rows
 
     def _as_planned(self, rows: DataFrame, mark: Watermark | None) -> DataFrame:
-        """Leave out rows that came after the load was planned: they lie in the remembered range,
-        but are not in the plan, and the next load will find them."""
+        """Leave out rows that appeared after the load was planned: they lie in the remembered
+        range, but are not in the plan, and the next load will find them."""
         if mark is None or mark.memory is None:
             return rows
         from pyspark.sql import functions as f
@@ -346,8 +346,8 @@ class _Bounding:
         return f"{self._rules.identity.hash} IN ({among})"
 
     def _unseen(self, mark: Watermark | None) -> DataFrame:
-        """Return the rows of the load where nobody has looked at them: Spark is to fail where a
-        cursor is null."""
+        """Return the rows of a load without a survey. Unless nulls are allowed, Spark itself fails
+        on a null cursor."""
         from pyspark.sql import functions as f
 
         end = mark.value if mark else None
@@ -386,21 +386,21 @@ class _Bounding:
             if outside:
                 failed[f"rows {expect.rows}"] = count
         if failed:
-            told = "; ".join(f"{name}: {number:,}" for name, number in failed.items())
+            counts = "; ".join(f"{name}: {number:,}" for name, number in failed.items())
             raise CheckFailed(
-                f"the new rows for {self._where} fail a check: {told}; nothing was loaded",
-                hint="fix the source, or the check; quarantine= puts such rows aside"
+                f"the new rows for {self._where} fail a check: {counts}; nothing was loaded",
+                hint="fix the source or the check; quarantine= sets such rows aside"
                 if failed.keys() & expect.conditions.keys()
-                else "fix the source, or the check",
+                else "fix the source or the check",
             )
         return Bounded(rows, mark, count, most, beyond, checks, rejected, quarantined)
 
 
 def _kept(rows: DataFrame) -> DataFrame:
-    """Read rows once, and keep them as they were read.
+    """Read rows once, and checkpoint them.
 
-    Where an executor may be lost, there are two copies; if both are lost, Spark fails rather than
-    read the source again.
+    If an executor may be lost, there are two copies; if both are lost, Spark fails rather than read
+    the source again.
     """
     from pyspark import StorageLevel
 
@@ -412,9 +412,10 @@ def _kept(rows: DataFrame) -> DataFrame:
 
 
 def _all_hold(rows: DataFrame, cursor: Column, conditions: list[Column], nulls: bool) -> DataFrame:
-    """Keep the rows for which all conditions hold, and those without a cursor value if asked."""
+    """Return the rows for which all conditions hold, with `nulls` also those without a cursor
+    value."""
     if nulls:
-        # One condition, which the source can apply.
+        # As one condition, so that the source can apply it.
         return rows.where(reduce(and_, conditions) | cursor.isNull()) if conditions else rows
     for condition in conditions or [cursor.isNotNull()]:
         rows = rows.where(condition)
@@ -422,14 +423,15 @@ def _all_hold(rows: DataFrame, cursor: Column, conditions: list[Column], nulls: 
 
 
 def _kept_in_spark(column: Column) -> Column:
-    """The same value in a form that Spark hands to no source, so that it compares it itself."""
+    """Return the same value in a form that Spark pushes down to no source, so that it compares it
+    itself."""
     from pyspark.sql import functions as f
 
     return f.element_at(f.array(column), 1)
 
 
 def null_cursor(name: str, where: str) -> str:
-    """The text by which our own failure on a null cursor is known."""
+    """Return the message by which our own failure on a null cursor is recognized."""
     return f"the cursor `{name}` is null in a row for {where}"
 
 

@@ -1,21 +1,21 @@
-"""The loads of an asset, read from its store."""
+"""The chain of an asset's loads, read from its store."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.accessor import AssetStore
-from holdfast.entry import Entry
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import NotSupported
-from holdfast.loadchain import Chain, chain_in, standing
-from holdfast.loadrecord import RECORD_SUFFIX, record_in
+from holdfast.model.entry import Entry
+from holdfast.model.load_chain import Chain, chain_in, standing
+from holdfast.model.load_record import RECORD_SUFFIX, record_in
 
 PLAN_SUFFIX: Final = "/plan"
 """The plan of the watermark `orders` is stored as `orders/plan`."""
 
 
 def loads_that_count(store: AssetStore, key: str, entry: Entry[Any] | None) -> Chain | None:
-    """Return the loads that count, for a watermark's entry; None: there are none."""
+    """Return the loads that count, for a watermark's entry; None if there are none."""
     if entry is None:
         return None
     if (found := chain_in(entry.value)) is not None:
@@ -26,9 +26,9 @@ def loads_that_count(store: AssetStore, key: str, entry: Entry[Any] | None) -> C
 def highest_number(
     store: AssetStore, key: str, entry: Entry[Any] | None, *, with_undone: bool
 ) -> int:
-    """Return the highest number of a load that has succeeded; -1: none has.
+    """Return the highest number of a load that has succeeded; -1 if none has.
 
-    Loads that a rewind has undone may be in the watermark's history only.
+    Loads that a rewind has undone may be only in the watermark's history.
     """
     values = [entry.value] if entry else []
     if with_undone:
@@ -39,8 +39,9 @@ def highest_number(
 
 
 def _recorded(store: AssetStore, key: str) -> int | None:
-    """Return the number of the last load that is known to have succeeded, but for the chain."""
-    record = record_in(store._inline().get(key + RECORD_SUFFIX))
+    """Return the number of the last load that is known to have succeeded from other entries than
+    the chain."""
+    record = record_in(store.inline().get(key + RECORD_SUFFIX))
     plan = store.get(key + PLAN_SUFFIX)
     numbers = [record.number] if record is not None and record.kind == "load" else []
     if isinstance(plan, dict) and plan.get("done"):
@@ -53,5 +54,5 @@ def _values(store: AssetStore, key: str) -> list[Any]:
     try:
         history = store.history(key)
     except NotSupported:  # the values are gone, not the versions
-        history = store._inline().history(key)
+        history = store.inline().history(key)
     return [step.value for step in history]

@@ -1,4 +1,4 @@
-"""Columns of a source DataFrame, found by name as Spark finds them."""
+"""Lookup of a DataFrame's columns by name, under Spark's rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SourceColumn(NamedTuple):
 
     @property
     def sql(self) -> str:
-        """The reference in SQL, whatever characters the names have."""
+        """The column reference in SQL, quoted."""
         return ".".join(quoted(part) for part in self.path)
 
     @property
@@ -52,20 +52,20 @@ class Columns:
         Raise InvalidType unless the name is text, InvalidInput unless exactly one column has it.
         """
         if not isinstance(name, str):
-            raise InvalidType(f"{what} is the name of a column, not {name!r}")
+            raise InvalidType(f"{what} must be the name of a column, not {name!r}")
         found = self._matches(self._schema, name)
         if not found and "." in name:
             found = self._nested(self._schema, name.split("."))
         if len(found) != 1:
             many = "several columns" if found else "no column"
             raise InvalidInput(
-                f"{what} is `{name}`, and the DataFrame has {many} of that name",
-                hint=f"it has these: {', '.join(self._schema.names)}",
+                f"{what} is `{name}`, but the DataFrame has {many} of that name",
+                hint=f"its columns: {', '.join(self._schema.names)}",
             )
         return found[0]
 
     def same(self, one: str, other: str) -> bool:
-        """Tell whether two names mean the same column."""
+        """Return whether two names mean the same column."""
         return one == other if self.case_sensitive else one.lower() == other.lower()
 
     def _matches(self, schema: StructType, name: str) -> list[SourceColumn]:
@@ -91,5 +91,5 @@ class Columns:
 
 
 def quoted(name: str) -> str:
-    """The name as SQL reads it, whatever is in it."""
+    """Return the name quoted for SQL."""
     return "`" + name.replace("`", "``") + "`"

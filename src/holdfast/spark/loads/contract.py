@@ -1,4 +1,4 @@
-"""The schema contract of an asset: the schema that its source had, kept with its watermark."""
+"""The schema contract of an asset: the schema of its source, stored with its watermark."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ SUFFIX: Final = "/schema"
 
 
 def columns_of(schema: StructType) -> dict[str, str]:
-    """Return the names and types of the columns, as the store keeps them."""
+    """Return the names and types of the columns, in their stored form."""
     return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
 def changes(before: Any, now: dict[str, str]) -> list[str]:
-    """List how the columns have changed, in words."""
+    """Return descriptions of how the columns have changed."""
     if not isinstance(before, dict):
         return []
     return [
-        *(f"`{name}` is gone" for name in before if name not in now),
+        *(f"`{name}` is missing" for name in before if name not in now),
         *(f"`{name}` ({kind}) is new" for name, kind in now.items() if name not in before),
         *(
-            f"`{name}` was {before[name]} and is {kind}"
+            f"`{name}` was {before[name]} and is now {kind}"
             for name, kind in now.items()
             if name in before and before[name] != kind
         ),
@@ -34,8 +34,9 @@ def changes(before: Any, now: dict[str, str]) -> list[str]:
 
 
 def broken(changed: list[str], where: str) -> SourceChanged:
-    """The error for a contract that the source does not keep."""
+    """Return the error for a source that breaks its contract."""
     return SourceChanged(
-        f"the source has another schema than the one stored as {where}: {'; '.join(changed)}",
-        hint='contract="warn" accepts it once it is loaded; or delete that entry to accept it now',
+        f"the source's schema differs from the one stored as {where}: {'; '.join(changed)}",
+        hint='use contract="warn" to accept it with the next load, or delete that entry to accept '
+        "it now",
     )

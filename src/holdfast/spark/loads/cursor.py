@@ -1,7 +1,7 @@
-"""The cursor column of an incremental load: which types it may have, and their exact values.
+"""The cursor column of an incremental load: its possible types, and their exact values.
 
-A value crosses three borders: the store's JSON, Spark's literals, and what Spark observed. Each
-type says how, so that nothing depends on the time zone of the session or of the driver.
+A value has three representations: in the store's JSON, as a literal of Spark, and as observed by
+Spark. Each type defines them, so that nothing depends on the time zone of the session or driver.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _EXACT: Final = Context(prec=100)
 _CLOCKS: Final = timedelta(minutes=5)
-"""How far the clock of a source may be ahead of ours."""
+"""The maximum by which the clock of a source may be ahead of ours."""
 _EAST: Final = timedelta(hours=14)
 _WEST: Final = timedelta(hours=12)
-"""How far local times may be from UTC, where a value does not say its time zone."""
+"""The maximum offsets of local times from UTC, for values without a time zone."""
 _ZONES: Final = timedelta(days=2)
 _NEW_CALENDARS: Final = 1900
-"""Two readings of a time in different zones are not further apart, from this year on."""
+"""From this year on, two readings of a time in different zones are at most `_ZONES` apart."""
 
 
 class Cursor(ABC):
-    """The column whose values say which rows are new."""
+    """The column whose values determine which rows are new."""
 
     kind: ClassVar[str]
-    """How the store's JSON names the type."""
+    """The name of the type in the store's JSON."""
     example: ClassVar[str]
     lag_example: ClassVar[str]
 
@@ -49,7 +49,7 @@ class Cursor(ABC):
         self._case_sensitive = case_sensitive
 
     def is_called(self, name: str) -> bool:
-        """Tell whether a name means this column, by the case rule of the session."""
+        """Return whether a name means this column, by the case rule of the session."""
         return name == self.name or (not self._case_sensitive and name.lower() == self.name.lower())
 
     @property
@@ -59,20 +59,21 @@ class Cursor(ABC):
     def at(self, moment: datetime) -> Value:
         """Return the cursor value of a moment. Raise InvalidType unless the cursor is a time."""
         raise InvalidType(
-            f"until is relative to now, and the cursor `{self.name}` is of the type {self.kind}",
+            f"until is relative to now, but the cursor `{self.name}` has the type {self.kind}",
             hint=f"write it like this: until={self.example}",
         )
 
     def horizon(self, now: datetime) -> Value | None:
-        """Return the highest value that a row can have at that time; None: there is no such."""
+        """Return the highest value that a row can have at that time; None if there is no limit."""
         return None
 
     def is_over(self, value: Value, now: datetime) -> bool:
-        """Tell whether no row that is made from now on has a value up to this one."""
+        """Return whether no row that is created from now on has a value up to this one."""
         return False
 
     def given(self, what: str, value: Any) -> Value:
-        """A value that the caller or the store's JSON gives, checked."""
+        """Return a value from the caller or the store's JSON as the cursor's type. Raise
+        InvalidType for another type, and InvalidInput for a value that the column cannot hold."""
         fits = False
         try:
             accepted = self._accept(value)
@@ -83,7 +84,7 @@ class Cursor(ABC):
             accepted = value
         if accepted is None:
             raise InvalidType(
-                f"{what} is {value!r}, and the cursor `{self.name}` is of the type {self.kind}",
+                f"{what} is {value!r}, but the cursor `{self.name}` has the type {self.kind}",
                 hint=f"write it like this: {self.example}",
             )
         if not fits:
@@ -94,19 +95,20 @@ class Cursor(ABC):
         return accepted
 
     def given_lag(self, lag: Any) -> Lag:
-        """How far back rows may come late, checked."""
+        """Return the lag, the interval by which rows may be late. Raise InvalidType for another
+        type, and InvalidInput for a negative one."""
         accepted = self._accept_lag(lag)
         if accepted is None:
             raise InvalidType(
-                f"lag is {lag!r}, and the cursor `{self.name}` is of the type {self.kind}",
+                f"lag is {lag!r}, but the cursor `{self.name}` has the type {self.kind}",
                 hint=f"write it like this: {self.lag_example}",
             )
         if accepted < type(accepted)(0):  # type: ignore[operator]
-            raise InvalidInput(f"lag is {lag!r}", hint="it is how far to go back: not negative")
+            raise InvalidInput(f"lag is {lag!r}", hint="give how far to go back, not negative")
         return accepted
 
     def before(self, value: Value, lag: Lag) -> Value | None:
-        """The value that far back; None where there is none in this type."""
+        """Return the value that far back; None if the type has none."""
         try:
             earlier = self._minus(value, lag)
         except ArithmeticError:
@@ -114,8 +116,8 @@ class Cursor(ABC):
         return earlier if self._fits(earlier) else None
 
     def beside(self, value: Value, direction: int) -> Value | None:
-        """The value below (-1) or above (1) which no database takes one of the range for; None
-        where there is none."""
+        """Return a value so far below (-1) or above (1) this one that no database confuses the two;
+        None if there is none."""
         margin = self._margin(value)
         if margin is None:
             return None
@@ -129,11 +131,11 @@ class Cursor(ABC):
         return str(value)
 
     def in_name(self, value: Value) -> str:
-        """Return the value as the name of a backfill has it."""
+        """Return the value as it appears in the name of a backfill."""
         return str(self.as_json(value))
 
     def observed(self, column: Column) -> Column:
-        """Text of a value, as Spark makes it; `from_observed` reads it."""
+        """Return the text of a value, as Spark produces it; `from_observed` parses it."""
         return column.cast("string")
 
     def from_observed(self, text: str) -> Value:
@@ -141,12 +143,13 @@ class Cursor(ABC):
             return self._read(text)
         except (ValueError, OverflowError):
             raise InvalidInput(
-                f"the cursor `{self.name}` has the value {text}, which is too far off to be kept",
-                hint="leave such rows out before the load: years go from 1 to 9999",
+                f"the cursor `{self.name}` has the value {text}, which is out of range",
+                hint="filter such rows out before the load: years go from 1 to 9999",
             ) from None
 
     def literal(self, value: Value) -> Column:
-        """Exactly the column's type: a cast of the column would keep the source from filtering."""
+        """Return a literal of exactly the column's type: a cast of the column would prevent the
+        source from filtering."""
         from pyspark.sql import functions
 
         return functions.lit(self.as_json(value)).cast(self.spark_type)
@@ -170,12 +173,12 @@ class Cursor(ABC):
         return value - lag  # type: ignore[no-any-return]
 
     def _margin(self, value: Any) -> Any:
-        """How far off a database may be in comparing with this value; None: any distance."""
+        """Return the maximum error of a database in comparing with this value; None: unlimited."""
         return _ZONES if value.year >= _NEW_CALENDARS else None
 
 
 class TimestampCursor(Cursor):
-    """A point in time, whatever the time zone it is shown in."""
+    """A point in time, in whichever time zone it is shown."""
 
     kind = "timestamp"
     example = "datetime(2026, 1, 31, tzinfo=UTC), or '2026-01-31T00:00:00Z'"
@@ -348,20 +351,20 @@ class StringCursor(Cursor):
 
     kind = "string"
     example = "'2026-01-31'"
-    lag_example = "text has no lag"
+    lag_example = "a text cursor has no lag"
 
     def observed(self, column: Column) -> Column:
         from pyspark.sql import functions
 
-        return functions.hex(column.cast("binary"))  # which keeps bytes that are no text
+        return functions.hex(column.cast("binary"))  # keeps bytes that are not valid text
 
     def from_observed(self, text: str) -> Value:
         try:
             return bytes.fromhex(text).decode()
         except UnicodeDecodeError:
             raise InvalidInput(
-                f"the cursor `{self.name}` has the bytes {text[:40]}, which are no text in UTF-8",
-                hint="leave such rows out before the load: where is_valid_utf8(…)",
+                f"the cursor `{self.name}` has the bytes {text[:40]}, which are not valid UTF-8",
+                hint="filter such rows out before the load: where is_valid_utf8(…)",
             ) from None
 
     def _accept(self, value: Any) -> Value | None:
@@ -379,7 +382,7 @@ def _without_colons(moment: str) -> str:
 
 
 def cursor_of(source: SourceColumn, *, case_sensitive: bool = False) -> Cursor:
-    """Return the cursor for a column. Raise InvalidType where its type cannot be one."""
+    """Return the cursor for a column. Raise InvalidType if its type cannot be a cursor's."""
     from pyspark.sql import types as t
 
     kinds: dict[type[DataType], type[Cursor]] = {
@@ -397,13 +400,13 @@ def cursor_of(source: SourceColumn, *, case_sensitive: bool = False) -> Cursor:
     kind = kinds.get(type(source.type))
     if kind is None:
         raise InvalidType(
-            f"the cursor `{name}` is of the type {simple}",
-            hint="a cursor is a timestamp, date, integer, decimal or string; floating point has "
-            "NaN and rounding, cast it to a decimal",
+            f"the cursor `{name}` has the type {simple}",
+            hint="a cursor must be a timestamp, date, integer, decimal or string; cast floating "
+            "point, which has NaN and rounding, to a decimal",
         )
     if kind is StringCursor and simple != "string":
         raise InvalidType(
-            f"the cursor `{name}` is of the type {simple}: under a collation, different texts can "
+            f"the cursor `{name}` has the type {simple}: under a collation, different texts can "
             "be equal",
             hint="use a column without a collation, or cast it to string",
         )

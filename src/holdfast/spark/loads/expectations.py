@@ -1,4 +1,4 @@
-"""What the rows of a load must satisfy, and what becomes of those that do not."""
+"""Checks that the rows of a load must pass."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Expectations(NamedTuple):
     """The checks of a load."""
 
     conditions: dict[str, Column]
-    """What must be true of each row, by the name of the check."""
+    """The condition that each row must satisfy, by the name of the check."""
     unique: dict[str, tuple[SourceColumn, ...]]
-    """Columns that no two rows share, unless one of them is null, as SQL has it."""
+    """Columns in which no two rows may be equal, unless one of them is null, as in SQL."""
     rows: tuple[int | None, int | None] | None
-    """The fewest and the most rows that a load may have."""
+    """The minimum and the maximum number of rows that a load may have."""
     given: str = ""
-    """The rules as text, to tell whether they have changed."""
+    """The rules as text, to detect whether they have changed."""
 
     def __bool__(self) -> bool:
         return bool(self.conditions or self.unique or self.rows)
@@ -39,14 +39,14 @@ class Expectations(NamedTuple):
 
 
 def passes(condition: Column) -> Column:
-    """Count an unknown result, as of a comparison with null, as a failure."""
+    """Return the condition with an unknown result, as of a comparison with null, as a failure."""
     from pyspark.sql import functions
 
     return functions.coalesce(condition, functions.lit(False))
 
 
 def expectations(df: DataFrame, columns: Columns, given: Any) -> Expectations:
-    """Read the argument `expect`. Raise InvalidInput or InvalidType where it makes no sense."""
+    """Parse the argument `expect`. Raise InvalidInput or InvalidType if it is invalid."""
     if given is None:
         return Expectations({}, {}, None)
     if not isinstance(given, Mapping):
@@ -54,7 +54,7 @@ def expectations(df: DataFrame, columns: Columns, given: Any) -> Expectations:
     unknown = [name for name in given if name not in _RULES]
     if unknown:
         raise InvalidInput(
-            f"expect has no rule {unknown[0]!r}", hint=f"the rules are {', '.join(_RULES)}"
+            f"expect has no rule {unknown[0]!r}", hint=f"known rules: {', '.join(_RULES)}"
         )
     conditions: dict[str, Column] = {}
     for name in _names("not_null", given.get("not_null", ())):
@@ -88,17 +88,17 @@ def _within(df: DataFrame, column: SourceColumn, limits: Any) -> Column:
         if high is not None:
             inside &= column.column <= functions.lit(high)
         comparable = bool(df.select(inside).schema)
-    except (PySparkException, AttributeError):  # of Py4J, for what is no value of Spark's
+    except (PySparkException, AttributeError):  # by Py4J, for no value of Spark's
         comparable = False
-    # Spark would try to read text as a value of the column's type, row by row.
+    # Spark would try to parse text as a value of the column's type, row by row.
     texts = {isinstance(limit, str) for limit in (low, high) if limit is not None}
     if not comparable or not texts <= {isinstance(column.type, StringType)}:
         raise InvalidType(
-            f"expect range {column.name} is {limits!r}, and the column is of the type "
+            f"expect range {column.name} is {limits!r}, but the column has the type "
             f"{column.type.simpleString()}",
             hint="give limits of that type",
         )
-    # Whether there is a value at all is the matter of `not_null`.
+    # Null values are checked by `not_null`.
     return column.column.isNull() | inside
 
 
@@ -111,24 +111,23 @@ def _checked(df: DataFrame, text: str) -> Column:
         condition = functions.expr(text)
         [field] = df.select(condition).schema.fields
         if isinstance(field.dataType, BooleanType):
-            _ = df.where(condition).schema  # it refuses what is not about single rows
+            _ = df.where(condition).schema  # raises for a condition that is not about single rows
     except PySparkException as error:
         raise InvalidInput(
-            f"expect where {text!r} is no condition on the rows: "
+            f"expect where {text!r} is not a condition on the rows: "
             f"{str(error).strip().partition(chr(10))[0]}"
         ) from None
     if not isinstance(field.dataType, BooleanType):
         raise InvalidType(
-            f"expect where {text!r} is of the type {field.dataType.simpleString()}",
-            hint="write a condition, which is true or false for each row",
+            f"expect where {text!r} has the type {field.dataType.simpleString()}",
+            hint="write a condition that is true or false for each row",
         )
     columns = [functions.lit(None).cast(one.dataType).alias(one.name) for one in df.schema]
     if not source_of(df.sparkSession.range(0).select(*columns).where(condition)).is_fixed:
         raise InvalidInput(
-            f"expect where {text!r} depends on the clock, on chance, on another source, or on a "
-            "function that may",
-            hint="it is asked more than once, and must say the same each time: compare with a "
-            "value, as in \"at <= timestamp '2026-01-31 12:00:00'\", or make it a column of the "
+            f"expect where {text!r} may depend on the clock, on randomness or on another source",
+            hint="it is evaluated more than once, with the same result each time: compare with a "
+            "value, as in \"at <= timestamp '2026-01-31 12:00:00'\", or add it as a column of the "
             "DataFrame before the load",
         )
     return condition
@@ -150,7 +149,7 @@ def _mapping(rule: str, given: Any) -> Mapping[str, Any]:
 def _pair(rule: str, given: Any) -> tuple[Any, Any]:
     if not isinstance(given, list | tuple) or len(given) != 2:
         raise InvalidType(
-            f"expect {rule} is {given!r}", hint="give the lowest and the highest: (1, None)"
+            f"expect {rule} is {given!r}", hint="give the minimum and the maximum: (1, None)"
         )
     low, high = given
     try:
@@ -159,6 +158,6 @@ def _pair(rule: str, given: Any) -> tuple[Any, Any]:
         is_empty = False  # the types are checked elsewhere
     if is_empty:
         raise InvalidInput(
-            f"expect {rule} is {given!r}, which nothing can be", hint="the lowest comes first"
+            f"expect {rule} is {given!r}, which no value satisfies", hint="put the minimum first"
         )
     return low, high

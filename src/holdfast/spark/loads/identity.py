@@ -1,8 +1,8 @@
-"""The identity of a row: which columns make it the same as one that is loaded, and their hash.
+"""The identity of a row: the columns that identify a loaded row, and their hash.
 
-Values are hashed as text that no two different keys share: every value is marked where it ends,
-null is a value of its own at any depth, and types that a source commonly widens (integers,
-floating point, the precision of decimals) give the same text.
+Values are hashed as text that no two different keys share: the end of every value is marked, null
+is a value of its own at any depth, and types that a source commonly widens (integers, floating
+point, the precision of decimals) have the same text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NULL: Final = "'N'"
 
 
 class Identity(NamedTuple):
-    """The columns by which rows are known: the cursor and the primary key."""
+    """The columns that identify rows: the cursor and the primary key."""
 
     columns: tuple[SourceColumn, ...]
     case_sensitive: bool = False
@@ -41,7 +41,7 @@ class Identity(NamedTuple):
         return f"xxhash64(concat({texts}))"
 
     def distinct(self, rows: DataFrame) -> DataFrame:
-        """Keep one of several rows with the same identity."""
+        """Return the rows with only one of several rows with the same identity."""
         from pyspark.sql import functions
 
         if all(_is_comparable(column) for column in self.columns):
@@ -57,7 +57,10 @@ class Identity(NamedTuple):
 def identity_of(
     cursor: SourceColumn, key: Sequence[SourceColumn], *, case_sensitive: bool = False
 ) -> Identity | None:
-    """Return the identity of rows with that cursor and primary key; None for an empty key."""
+    """Return the identity of rows with that cursor and primary key; None for an empty key.
+
+    Raise InvalidType for a column whose type cannot identify rows.
+    """
     if not key:
         return None
     for column in key:
@@ -68,7 +71,7 @@ def identity_of(
 
 
 def kind_of(spark_type: DataType) -> str:
-    """Name the kind of a type: what is hashed alike has the same kind."""
+    """Return the kind of a type: types that are hashed alike have the same kind."""
     from pyspark.sql import types as t
 
     match spark_type:
@@ -92,7 +95,7 @@ def kind_of(spark_type: DataType) -> str:
 
 
 def text_of(sql: str, spark_type: DataType, depth: int = 0) -> str:
-    """SQL for text that says exactly which value `sql` has; never null."""
+    """Return SQL for text that represents the value of `sql` exactly; never null."""
     from pyspark.sql import types as t
 
     match spark_type:
@@ -147,12 +150,13 @@ def _check(column: SourceColumn) -> None:
     kind = column.type.simpleString()
     if "collate" in kind:
         raise InvalidType(
-            f"the primary key `{column.name}` is of the type {kind}: under a collation, different "
+            f"the primary key `{column.name}` has the type {kind}: under a collation, different "
             "texts can be equal",
             hint="use a column without a collation, or cast it to string",
         )
     if any(word in kind for word in ("variant", "interval", "geometry", "geography")):
         raise InvalidType(
-            f"the primary key `{column.name}` is of the type {kind}, whose values have no one form",
+            f"the primary key `{column.name}` has the type {kind}, which has no canonical text "
+            "form",
             hint="use another column, or cast it to string",
         )

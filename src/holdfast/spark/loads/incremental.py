@@ -1,4 +1,4 @@
-"""Incremental loads: only what is new since the asset's watermark."""
+"""Incremental loads: only the rows that are new since the asset's watermark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from inspect import signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from holdfast.accessor import AssetStore
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.sdk.asset_stores import AssetStores
 from holdfast.spark.loads.load import Load, Loaded
@@ -46,19 +46,20 @@ def incremental(
     either), or about `max_rows` of them. `write`, `save` and `sql` write them; then the watermark
     is that end. Rows before `initial` are never loaded, and rows in the future are left for later.
 
-    With `primary_key` (one or more columns), rows that come late, by up to `lag` and at the
+    With `primary_key` (one or more columns), rows that arrive late, by up to `lag` and at the
     watermark itself, are loaded, and of rows with the same key and cursor value only one, ever; up
     to `remember` loaded rows are remembered for that. With `primary_key=()` such rows are read
     again each time, for a write that replaces them. Without it, a load begins after the watermark.
 
     `end_value` makes it a backfill of the range from `initial` to there, which neither reads nor
-    moves the watermark. `closed` says which of these two ends belong to the range. A row whose
-    cursor is null is an error, or is skipped, or is included each time (`primary_key=()` only).
+    moves the watermark. `closed` determines which of these two ends belong to the range. A row
+    whose cursor is null is an error, or is skipped, or is included each time (`primary_key=()`
+    only), as `on_null` says.
 
     `expect` are checks of the rows; those that fail go to `quarantine`, or fail the load.
-    `contract` keeps the source's schema with the watermark, and warns or fails if it changes.
-    `materialize` says whether the rows are read once and kept; by default, where the source can
-    change while they are read.
+    `contract` stores the source's schema with the watermark, and warns or fails if it changes.
+    `materialize` determines whether the rows are read once and kept; by default, they are if the
+    source can change while they are read.
     """
     rules = load_rules(
         df,
@@ -90,12 +91,14 @@ def portions(
 ) -> Iterator[Load]:
     """Yield loads of about `max_rows` rows each, until nothing is left.
 
-    Each moves the watermark as soon as it is written, also inside an attempt, so that a retry goes
-    on with the next portion. The other arguments are those of `incremental`.
+    Each moves the watermark as soon as it is written, even inside an attempt, so that a retry
+    continues with the next portion. The other arguments are those of `incremental`.
     """
     store = store_of(asset_store)
     if max_rows is None:
-        raise InvalidInput("max_rows is None", hint="say how many rows a portion has: 1_000_000")
+        raise InvalidInput(
+            "max_rows is None", hint="give the number of rows of a portion: 1_000_000"
+        )
     if unknown := rules.keys() - signature(incremental).parameters.keys():
         raise TypeError(f"portions() got an unexpected keyword argument {min(unknown)!r}")
     load: Load | None = None
@@ -112,11 +115,9 @@ def portions(
 
 
 def store_of(asset_store: AssetStore | AssetStores) -> AssetStore:
-    """Return the store of one asset. Raise InvalidType where it is something else."""
+    """Return the store of one asset. Raise InvalidType if it is something else."""
     if isinstance(asset_store, AssetStores):
-        # Its only asset's; with several, this says that one has to be chosen.
-        bound: Any = asset_store.entry
-        asset_store = bound.__self__
+        asset_store = asset_store.only()
     if not isinstance(asset_store, AssetStore):
         raise InvalidType(
             f"the asset store is a {type(asset_store).__name__}",

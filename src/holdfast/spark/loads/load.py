@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from holdfast.accessor import AssetStore
-from holdfast.entry import Entry, TaskWriter
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, InvalidType, SourceChanged
-from holdfast.loadchain import NO_TRY, following
-from holdfast.loadrecord import RECORD_SUFFIX, LoadRecord
-from holdfast.loadrecord import as_json as record_as_json
+from holdfast.model.entry import Entry, TaskWriter
+from holdfast.model.load_chain import NO_TRY, following
+from holdfast.model.load_record import RECORD_SUFFIX, LoadRecord
+from holdfast.model.load_record import as_json as record_as_json
+from holdfast.model.value import check_key
 from holdfast.spark.failure import has_raised
-from holdfast.spark.loads import contract, saved
+from holdfast.spark.loads import contract, saved_format
 from holdfast.spark.loads.backfill import Backfill, Backfilling
 from holdfast.spark.loads.bounding import Bounded, bound, null_cursor
 from holdfast.spark.loads.chain import PLAN_SUFFIX
@@ -29,45 +30,44 @@ from holdfast.spark.loads.observation import observed
 from holdfast.spark.loads.output import Output, Writing
 from holdfast.spark.loads.plan import Planning
 from holdfast.spark.loads.rules import LoadRules
-from holdfast.spark.loads.statement import is_query
+from holdfast.spark.loads.unexecuted_sql import is_query
 from holdfast.spark.loads.watermark import Watermark, as_json, from_json
 from holdfast.spark.publication import (
     absolute,
     check_path,
-    digest_of_place,
     is_inside,
     is_same,
+    path_digest,
     renames,
     withdraw,
 )
-from holdfast.value import check_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _FEW: Final = 1_000_000
-"""So many rows are counted after the write, where duplicates make their number uncertain."""
+"""Maximum number of rows to count after the write, if duplicates make their number uncertain."""
 
 log = logging.getLogger("holdfast")
 
 
 class Loaded(NamedTuple):
-    """What a load has done."""
+    """The result of a load."""
 
     rows: int | None
-    """How many rows it had; None where nobody counted them."""
+    """The number of rows; None if they were not counted."""
     from_: Value | None
-    """The watermark that the load started from; of a backfill, `initial`."""
+    """The watermark that the load started from; for a backfill, `initial`."""
     to: Value | None
-    """The watermark after it; of a backfill, the highest cursor value."""
+    """The watermark after it; for a backfill, the highest cursor value."""
     beyond: int = 0
-    """Rows later than any row can be, which are left for a load of that time."""
+    """The number of rows beyond the horizon, which are left for a later load."""
     quarantined: int = 0
-    """Rows that failed a check and were put aside."""
+    """The number of rows that failed a check and were quarantined."""
 
 
 class _Saved(NamedTuple):
-    """Where a load was saved, and as what."""
+    """The directory and try that a load was saved to, and the digest of how it was saved."""
 
     directory: str
     tried: str | None
@@ -75,7 +75,7 @@ class _Saved(NamedTuple):
 
 
 class Load:
-    """The new rows of an asset's source, up to an end that is fixed."""
+    """The new rows of an asset's source, up to a fixed end."""
 
     def __init__(
         self, df: DataFrame, store: AssetStore, key: str, rules: LoadRules, *, at_once: bool = False
@@ -95,7 +95,7 @@ class Load:
         self._backfilling: Backfilling | None = None
         if rules.is_backfill:
             self._name = backfill_name(store, key, rules)
-            place_of = partial(digest_of_place, df.sparkSession)
+            place_of = partial(path_digest, df.sparkSession)
             self._backfilling = Backfilling(store, key, self._name, place_of)
         else:
             entry = self._watermark_entry()
@@ -111,17 +111,17 @@ class Load:
 
     @property
     def df(self) -> DataFrame:
-        """The rows of the load. However they are read, the watermark is not affected."""
+        """The rows of the load. Reading them never affects the watermark."""
         return self._bounded.df
 
     @property
     def rows(self) -> int | None:
-        """How many rows the load has; None where nobody counted them."""
+        """The number of rows of the load; None if they were not counted."""
         return self._bounded.rows
 
     @property
     def has_rows(self) -> bool:
-        """Whether there is something to write, or to put aside."""
+        """Whether there are rows to write or to quarantine."""
         return self.rows != 0 or self._bounded.quarantined != 0
 
     @property
@@ -131,14 +131,15 @@ class Load:
 
     @property
     def end(self) -> Value | None:
-        """The watermark when the load has succeeded; None: there is nothing to load yet."""
+        """The watermark once the load has succeeded; None if there is nothing to load yet."""
         return self._bounded.mark.value if self._bounded.mark else None
 
     @property
     def number(self) -> int:
         """The number of the load: the same for every retry, and higher for each later load.
 
-        Every retry has the same rows from then on, as a table may have the number.
+        Reading it fixes the rows for every retry, as a table may have recorded the number. Raises
+        InvalidInput for a backfill.
         """
         if self._planning is None:
             raise InvalidInput(
@@ -158,9 +159,9 @@ class Load:
         return self._name
 
     def txn_options(self) -> dict[str, str]:
-        """Return options for a Delta table's writer, by which a retry's append is not repeated.
+        """Return options for a Delta table's writer that keep a retry from repeating the append.
 
-        Every retry has the same rows from then on. Empty where there is nothing to append.
+        This fixes the rows for every retry. Empty if there is nothing to append.
         """
         number = self.number
         if self.rows == 0:
@@ -170,23 +171,29 @@ class Load:
         return {"txnAppId": application(self._store, self._key), "txnVersion": str(number)}
 
     def view(self, name: str) -> str:
-        """Make the rows a temporary view of that name, for SQL; return the name."""
+        """Create a temporary view of the rows under that name, for SQL; return the name."""
         if not isinstance(name, str):
             raise InvalidType(f"the view's name is {name!r}", hint='new.view("updates")')
         self.df.createOrReplaceTempView(name)
         return name
 
     def sql(self, query: str, **arguments: Any) -> Loaded:
-        """Write the rows with one SQL statement, in which `{new}` stands for them."""
+        """Write the rows with one SQL statement, in which `{new}` stands for them.
+
+        Raise InvalidInput for a statement that cannot be parsed, does not use `{new}`, or is a
+        query.
+        """
         from pyspark.errors import ParseException
 
         if not isinstance(query, str):
             raise InvalidType(f"the statement is {query!r}", hint='new.sql("INSERT INTO …")')
-        double = "double braces that are meant as such: {{ and }}"
+        double = "double literal braces: {{ and }}"
         try:
             names = [name for _, name, _, _ in Formatter().parse(query) if name is not None]
         except ValueError as error:
-            raise InvalidInput(f"the statement cannot be read: {error}", hint=double) from None
+            raise InvalidInput(
+                f"the placeholders of the statement cannot be parsed: {error}", hint=double
+            ) from None
         if "new" not in names:
             raise InvalidInput(
                 "the statement does not read the new rows",
@@ -195,7 +202,7 @@ class Load:
         for name in names:
             if name not in ("new", *arguments):
                 raise InvalidInput(
-                    f"the statement has {{{name}}}, which is nothing that it was given",
+                    f"the statement has {{{name}}}, for which no argument was given",
                     hint=double,
                 )
 
@@ -248,13 +255,13 @@ class Load:
         return self._finish(handed.counts, _Saved(directory, tried, saved_as))
 
     def write(self, fn: Callable[[DataFrame], object]) -> Loaded:
-        """Let `fn` write the rows; then the watermark is the end of the load.
+        """Call `fn` to write the rows; then the watermark is the end of the load.
 
-        It moves when the attempt succeeds, on condition that nobody has moved it meanwhile; at
-        once where the store belongs to no attempt. Errors of `fn` are raised as they are.
+        It moves when the attempt succeeds, provided that nobody has moved it meanwhile; without an
+        attempt, at once. Errors of `fn` are raised unchanged.
         """
         if not callable(fn):
-            raise InvalidType(f"the write is {fn!r}", hint="give a function of the new rows")
+            raise InvalidType(f"write got {fn!r}", hint="pass a function that takes the new rows")
         self._begin()
         with observed(self.df) as handed:
             self._call(fn, handed.df)
@@ -262,40 +269,41 @@ class Load:
 
     def _without_a_number(self) -> InvalidInput:
         return InvalidInput(
-            f"no row for {self._where()} has a cursor value: such a load has no number",
-            hint="write it with new.write or new.sql, so that doing it again changes nothing",
+            f"no row for {self._where()} has a cursor value, so the load has no number",
+            hint="use new.write or new.sql with an idempotent write",
         )
 
     def _where(self, suffix: str = "") -> str:
         return f"`{self._key}{suffix}` of {self._store._scope}"
 
     def _check_apart(self, path: str) -> None:
-        """Raise InvalidInput where what is put aside would be among the rows, or around them."""
+        """Raise InvalidInput if the rows and quarantined rows, also of earlier loads, would share a
+        path, or one path would contain the other."""
         aside, spark = self._rules.quarantine, self.df.sparkSession
         before = self._planning.before if self._planning else None
         for digest in before.saved if before else ():
-            found = self._store.get(self._key + saved.PREFIX + digest) if digest else None
+            found = self._store.get(self._key + saved_format.PREFIX + digest) if digest else None
             if found and (other := found.get("quarantine")) and is_same(spark, other, path):
                 raise InvalidInput(
-                    f"the rows go to {path}, where earlier loads have put rows aside: readers "
-                    "would see the columns of those only",
-                    hint="give the rows a path of their own",
+                    f"the rows go to {path}, where earlier loads have quarantined rows: readers "
+                    "would see only the columns of those",
+                    hint="give the rows their own path",
                 )
         if aside is None:
             return
         if is_inside(spark, path, aside) or is_inside(spark, aside, path):
             raise InvalidInput(
-                f"quarantine is {aside}, and the rows go to {path}: one is in the other, and "
-                "readers would take both for rows",
-                hint="put them side by side: /lake/orders and /lake/orders-bad",
+                f"quarantine is {aside}, and the rows go to {path}: one contains the other, so "
+                "readers would read both",
+                hint="use separate directories: /lake/orders and /lake/orders-bad",
             )
 
     def _watermark_entry(self) -> Entry[Any] | None:
         entry = self._store.entry(self._key)
         if entry is not None and entry.staged:
             raise InvalidInput(
-                f"this attempt has loaded already: {self._where()} waits for its success",
-                hint="load once in an attempt, or give another key=; portions() loads in steps",
+                f"this attempt has already loaded: {self._where()} is staged until it succeeds",
+                hint="load once per attempt, or give another key=; portions() loads in steps",
             )
         return entry
 
@@ -305,40 +313,43 @@ class Load:
             stored = self._planning.plan.watermark
             planned = from_json(stored, self._rules.cursor, self._where(PLAN_SUFFIX))
             log.info(
-                "%s: goes on with a load that did not finish, up to %s",
+                "%s: resuming an unfinished load, up to %s",
                 *(self._where(), planned.value),
             )
         identity = self._rules.identity
         if identity and self._mark and self._mark.memory is None:
             log.warning(
-                "%s does not say which rows are loaded by %s: this load begins after %s",
+                "%s does not record which rows are loaded, by %s: this load starts after %s",
                 *(self._where(), ", ".join(identity.kinds), self._mark.value),
             )
         bounded = bound(df, self._rules, self._mark, planned, self._where())
         if bounded.beyond:
             log.warning(
-                "%s: %s rows have a `%s` in the future, and are left for a later load",
+                "%s: %s rows have a `%s` in the future; left for a later load",
                 *(self._where(), f"{bounded.beyond:,}", self._rules.cursor.name),
             )
         return bounded
 
     def _moves(self) -> bool:
-        """Tell whether the load is one that counts: it has rows, or another watermark."""
+        """Return whether the load counts: it has rows, or another watermark."""
         if self._rules.is_backfill or self._bounded.mark is None:
             return False
         if self._bounded.rows is None and not self._rules.replaces and not self._rules.identity:
-            return self._bounded.mark != self._mark  # given by `until`
+            return self._bounded.mark != self._mark  # the end is given by `until`
         return self._bounded.rows != 0 or self._bounded.mark != self._mark
 
     def _planned_mark(self) -> Any:
-        """Return the watermark of the plan, which says nothing of other loads yet."""
+        """Return the watermark of the plan, which does not include other loads yet."""
         mark = self._bounded.mark
         return None if mark is None else as_json(mark, self._rules.cursor)
 
     def _begin(self, output: Output | None = None) -> Writing | None:
-        """Store the plan, and put aside what does not pass; return how to write directories."""
+        """Store the plan, and quarantine rows that fail a check; return the try for writing
+        directories."""
         if self.is_written:
-            raise InvalidInput("this load is written", hint="call incremental() for the next one")
+            raise InvalidInput(
+                "this load has already been written", hint="call incremental() for the next one"
+            )
         if self._planning is not None:
             self._planning.check_unmoved()
         rejected, aside = self._bounded.rejected, None
@@ -354,7 +365,7 @@ class Load:
             )
         writing = self._writing(outputs)
         if rejected is not None and aside is not None and writing is not None:
-            # With a name of its own, lest it be taken for the data of the load.
+            # With an owner of its own, so that it is not taken for the data of the load.
             apart = writing._replace(load=_aside(writing.load))
             digest = self._keep_saved(outputs[-1][1])
             published = aside.publish(rejected, self.name, apart, self._manifest(digest))
@@ -368,12 +379,12 @@ class Load:
             failure = null_cursor(self._rules.cursor.name, self._where())
             if has_raised(error, failure):
                 raise InvalidInput(
-                    f"{failure}; the watermark stays", hint='on_null="skip" leaves such rows out'
+                    f"{failure}; the watermark is unchanged", hint='on_null="skip" skips such rows'
                 ) from error
             raise
 
-    def _writing(self, outputs: list[tuple[Output, saved.Saved]]) -> Writing | None:
-        """Begin a try of the load, which replaces what earlier tries have written."""
+    def _writing(self, outputs: list[tuple[Output, saved_format.Saved]]) -> Writing | None:
+        """Begin a try of the load, which replaces the output of earlier tries."""
         planning, spark = self._planning, self.df.sparkSession
         if self._backfilling is not None:
             tries = {
@@ -383,11 +394,11 @@ class Load:
                 for to, how in outputs
             }
             return self._backfilling.begin(tries, self._withdraw)
-        places = {digest_of_place(spark, to.path): absolute(spark, to.path) for to, _ in outputs}
+        places = {path_digest(spark, to.path): absolute(spark, to.path) for to, _ in outputs}
         moves = self._moves()
         if planning is None or not (moves or places):
             return None
-        former = {digest_of_place(spark, path): path for path in planning.places}
+        former = {path_digest(spark, path): path for path in planning.places}
         begun = planning.keep(
             self._planned_mark(),
             tries=1 if places else 0,
@@ -401,8 +412,8 @@ class Load:
         return Writing(begun.id, str(begun.tries), lambda: planning.confirm(begun))
 
     def _withdraw(self, load: str, path: str, but: Collection[str] | None = ()) -> None:
-        """Remove what tries of a load have saved below a path, but for those named; with None,
-        only what is not published yet."""
+        """Remove what tries of a load have saved below a path, except those named; with None, only
+        unpublished output."""
         if renames(self.df.sparkSession, path):
             withdraw(f"{path.rstrip('/')}/{self.name}", (load, _aside(load)), but=but)
 
@@ -437,21 +448,21 @@ class Load:
         return result
 
     def _keep_watermark(self, planning: Planning, saved_as: _Saved | None) -> None:
-        """Set the watermark and what belongs to it.
+        """Set the watermark and the entries that belong to it.
 
         Outside an attempt these are separate writes, in an order in which a crash between them
-        loses and doubles nothing.
+        neither loses nor duplicates anything.
         """
         assert self._bounded.mark is not None
         assert planning.plan is not None
         done = msgspec.to_builtins(msgspec.structs.replace(planning.plan, done=True))
-        # On condition that no other load has replaced the plan, which it may have written since.
+        # Provided that no other load has replaced the plan, and may have written since.
         held = done if self._stages else msgspec.to_builtins(planning.plan)
         self._set(PLAN_SUFFIX, held, if_version=planning.stored_version)
         tried, spark = self._tried(saved_as), self.df.sparkSession
         if tried is None and not all(renames(spark, place) for place in planning.places):
-            tried = NO_TRY  # what an earlier attempt has saved elsewhere
-        digests = [saved_as.digest if saved_as else saved.NOT]
+            tried = NO_TRY  # an earlier attempt has saved to another place
+        digests = [saved_as.digest if saved_as else saved_format.NOT]
         digests += [self._aside.digest] if self._aside else []
         chain = following(planning.before, planning.number, tried, digests)
         value = as_json(self._bounded.mark, self._rules.cursor, chain)
@@ -462,16 +473,16 @@ class Load:
             self._set(contract.SUFFIX, self._new_schema)
 
     def _tried(self, saved_as: _Saved | None) -> str | None:
-        """Return the try that counts where directories cannot be renamed; None: there is none."""
+        """Return the try that counts if directories cannot be renamed; None if there is none."""
         return next((one.tried for one in (saved_as, self._aside) if one and one.tried), None)
 
-    def _keep_saved(self, as_what: saved.Saved) -> str:
+    def _keep_saved(self, as_what: saved_format.Saved) -> str:
         """Store how `read_loads` is to read this load; return its digest."""
         value = msgspec.to_builtins(as_what)
         digest = digest_of(value)
-        if self._store.entry(self._key + saved.PREFIX + digest) is None:
-            # At once: it is the same for all that are saved so, and means nothing by itself.
-            self._store.set(self._key + saved.PREFIX + digest, value)
+        if self._store.entry(self._key + saved_format.PREFIX + digest) is None:
+            # Not staged: it is the same for all that are saved alike, and has no effect by itself.
+            self._store.set(self._key + saved_format.PREFIX + digest, value)
         return digest
 
     def _record(self, rows: int | None, directories: tuple[str, ...]) -> LoadRecord:
@@ -497,7 +508,8 @@ class Load:
         )
 
     def _counted(self, seen: list[int]) -> int | None:
-        """Return the number of rows. Raise SourceChanged where a write saw more than there are."""
+        """Return the number of rows; None if unknown. Raise SourceChanged if a write saw more than
+        there were."""
         rows, most = self.rows, self._bounded.most
         highest = max(seen, default=0)
         if most is None:
@@ -507,8 +519,8 @@ class Load:
             now = self.df.count()
             if now > most:
                 raise SourceChanged(
-                    f"the range of the load had {most:,} rows and has {now:,} now, for "
-                    f"{self._where()}; the watermark stays",
+                    f"the range of the load for {self._where()} had {most:,} rows and has {now:,} "
+                    "now; the watermark is unchanged",
                     hint="materialize=True reads such a source once",
                 )
             return now
@@ -517,7 +529,8 @@ class Load:
         return self.df.count() if rows is None and most <= _FEW else rows
 
     def _check_contract(self, df: DataFrame) -> dict[str, str] | None:
-        """Return the schema to keep, where the store has none or another one."""
+        """Return the schema to store, if the store has none or another one. Raise SourceChanged for
+        a broken contract."""
         if self._rules.contract is None:
             return None
         columns = contract.columns_of(df.schema)
@@ -533,7 +546,7 @@ class Load:
 
     @property
     def _stages(self) -> bool:
-        """Whether what is set takes effect with the attempt's success, all at once."""
+        """Whether writes are staged, and take effect atomically with the attempt's success."""
         writer = self._store._writer
         in_attempt = isinstance(writer, TaskWriter) and writer.attempt is not None
         return in_attempt and not self._at_once
@@ -546,10 +559,10 @@ class Load:
     def _put(
         self, key: str, value: Any, *, if_version: int | None = None, inline: bool = False
     ) -> None:
-        store = self._store._inline() if inline else self._store
+        store = self._store.inline() if inline else self._store
         store.set(key, value, on_success=self._stages, if_version=if_version)
 
 
 def _aside(load: str) -> str:
-    """Return the owner of what a load puts aside."""
+    """Return the owner of the rows that a load quarantines."""
     return f"{load}-aside"

@@ -1,4 +1,4 @@
-"""Names of loads: of directories, and for transactions of tables."""
+"""Names of loads: for directories, and for transactions of tables."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from hashlib import sha256
 from typing import Any, Final
 
-from holdfast import command as c
-from holdfast.accessor import AssetStore
+from holdfast import commands as c
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.spark.loads.cursor import Value
 from holdfast.spark.loads.rules import LoadRules
 
@@ -18,27 +18,27 @@ _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def load_name(store: AssetStore, key: str, number: int) -> str:
-    """Name the load of an asset that has that number."""
+    """Return the name of the load of an asset that has that number."""
     return f"load={origin_of(store, key)}.{number:012}"
 
 
 def backfill_name(store: AssetStore, key: str, rules: LoadRules) -> str:
-    """Name a backfill by its cursor and its range."""
+    """Return the name of a backfill, made from its cursor and its range."""
     ends = (_end(rules, rules.initial), _end(rules, rules.end))
     closed = "" if rules.closed == "left" else f".{rules.closed}"
     by = plain(rules.cursor.name)
     name = f"{origin_of(store, key)}.backfill.{by}.{'.'.join(ends)}{closed}"
-    # File systems have 255 bytes for a name.
+    # File systems allow 255 bytes for a name.
     return f"load={name}" if len(name) <= _LONGEST_NAME else f"load={name[:150]}_{_digest(name)}"
 
 
 def application(store: AssetStore, key: str) -> str:
-    """Name the sequence of loads that an asset's watermark numbers."""
+    """Return the name of the sequence of loads that an asset's watermark numbers."""
     return f"holdfast.{origin_of(store, key)}"
 
 
 def origin_of(store: AssetStore, key: str) -> str:
-    """Name an asset's watermark, however the asset is addressed."""
+    """Return the name of an asset's watermark, however the asset is addressed."""
     scope = store._scope
     if scope.name is None:
         scope = store._store.execute(c.GetAsset(scope)).scope
@@ -46,20 +46,20 @@ def origin_of(store: AssetStore, key: str) -> str:
 
 
 def digest_of(value: Any) -> str:
-    """Identify a value that the store holds."""
+    """Return a digest that identifies a JSON value."""
     return _digest(json.dumps(value, sort_keys=True))[:32]
 
 
 def _end(rules: LoadRules, value: Value | None) -> str:
     if value is None:
-        return "~"  # which `plain` does not write
+        return "~"  # which `plain` never returns
     return plain(rules.cursor.in_name(value))
 
 
 def plain(text: str) -> str:
-    """Write text with characters that every file system and URL takes as they are.
+    """Return text in characters that every file system and URL accepts unescaped.
 
-    A digest keeps apart what would look the same.
+    A digest distinguishes texts that would look the same.
     """
     written = _OTHER.sub("-", text)[:_LONGEST]
     if written == text:

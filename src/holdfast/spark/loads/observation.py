@@ -1,6 +1,6 @@
-"""What Spark saw go through a DataFrame, in each action of the caller's: how many rows, as a rule.
+"""Observation of the rows that pass through a DataFrame in each action: by default their number.
 
-It is a check: not every action is shown. PySpark's own `Observation` blocks for ever where no
+It is only a check: not every action is reported. PySpark's own `Observation` blocks forever if no
 action ran, keeps one of several actions, and counts an action that failed.
 """
 
@@ -19,7 +19,7 @@ _ROWS: Final = "rows"
 
 
 class Observed:
-    """A DataFrame to hand out, and what each successful action on it saw."""
+    """A DataFrame to hand out, and the metrics of each successful action on it."""
 
     def __init__(self, df: DataFrame, seen: list[dict[str, Any]]) -> None:
         self.df = df
@@ -32,8 +32,8 @@ class Observed:
 
 @contextmanager
 def observed(df: DataFrame, *aggregates: Column) -> Iterator[Observed]:
-    """Observe the rows that go through `df` in the block, by default how many; `seen` is complete
-    after it."""
+    """Observe the rows that pass through `df` in the block, by default their number; `seen` is
+    complete after it."""
     from pyspark.sql import functions
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
@@ -46,15 +46,16 @@ def observed(df: DataFrame, *aggregates: Column) -> Iterator[Observed]:
 
 
 def _observed_by_client(df: DataFrame, aggregates: tuple[Column, ...]) -> Observed:
-    """Spark Connect tells the client the metrics with the result of each action."""
+    """Observe in Spark Connect, which sends the client the metrics with the result of each
+    action."""
     from pyspark.sql.connect.observation import Observation
 
     seen: list[dict[str, Any]] = []
 
     class Recorder(dict[str, Any]):
-        def update(self, *told: Any, **_: Any) -> None:
-            # Nothing, where Spark found that the result does not depend on the rows.
-            seen.extend([found] if (found := dict(*told)) else [])
+        def update(self, *values: Any, **_: Any) -> None:
+            # Empty if Spark found that the result does not depend on the rows.
+            seen.extend([found] if (found := dict(*values)) else [])
 
     observation = Observation()
     handed = df.observe(observation, *aggregates)  # type: ignore[arg-type]
@@ -64,14 +65,15 @@ def _observed_by_client(df: DataFrame, aggregates: tuple[Column, ...]) -> Observ
 
 @contextmanager
 def _observed_by_listener(df: Any, aggregates: tuple[Column, ...]) -> Iterator[Observed]:
-    """In classic Spark a listener is told of each query some time after its end."""
+    """Observe in classic Spark, where a listener is called some time after the end of each
+    query."""
     from pyspark.java_gateway import ensure_callback_server_started
 
     context = df.sparkSession.sparkContext
     ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
     listener = _Listener(f"holdfast-{uuid4()}", context._jvm)
-    # One object of Java's for both calls: py4j would make another for each, and Spark would not
-    # know which to remove.
+    # One Java object for both calls: py4j would create another for each, and Spark would not know
+    # which to remove.
     kept = context._jvm.java.util.ArrayList()
     kept.add(listener)
     listeners = df.sparkSession._jsparkSession.listenerManager()
@@ -102,10 +104,10 @@ class _Listener:
             self.failure = error
 
     def onFailure(self, action: str, query: Any, error: Any) -> None:  # noqa: N802
-        """Ignore it: a write that failed wrote nothing that counts."""
+        """Ignore it: the output of a failed write does not count."""
 
     def equals(self, other: object) -> bool:
-        """Tell Spark which listener to remove."""
+        """Return whether it is this listener, by which Spark finds the one to remove."""
         return other is self
 
     def _record(self, query: Any) -> None:

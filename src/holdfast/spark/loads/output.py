@@ -1,4 +1,4 @@
-"""Where and how a load writes its rows into files."""
+"""Output of a load: writing its rows into files."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.errors import InvalidInput, InvalidType
-from holdfast.spark.edition import TRY
+from holdfast.spark.checkpoints.edition import TRY
 from holdfast.spark.failure import has_raised
-from holdfast.spark.loads import readback, saved
+from holdfast.spark.loads import readback, saved_format
 from holdfast.spark.loads.column import Columns, quoted
 from holdfast.spark.loads.observation import observed
-from holdfast.spark.loads.text import TextFormat
+from holdfast.spark.loads.text_formats import TextFormat
 from holdfast.spark.publication import (
     absolute,
     check_path,
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _LOST: Final = r"\x00|\._COPYING_\z"
-"""What Spark cannot write in the name of a directory, or does not read."""
+"""Parts of a directory's name that Spark cannot write, or does not read."""
 _LOST_IN_NAMES: Final = (
-    "empty text, NUL, __HIVE_DEFAULT_PARTITION__, bytes that are no UTF-8 and what ends in "
-    "._COPYING_ are lost in it: replace them, or leave the column out of partition_by="
+    "empty text, NUL, __HIVE_DEFAULT_PARTITION__, invalid UTF-8 and text that ends in ._COPYING_ "
+    "cannot be in a directory's name: replace them, or remove the column from partition_by="
 )
 _NO_FORMAT: Final = ("DATA_SOURCE_NOT_FOUND", "AVRO_DATA_SOURCE_NOT_ENABLED")
 _NO_FILE_SYSTEM: Final = re.compile(
@@ -44,20 +44,20 @@ class Writing(NamedTuple):
     """One try at writing rows."""
 
     load: str
-    """The identity of the load: no other one may replace what it has written."""
+    """The identity of the load: no other load may replace its output."""
     tried: str
     """The name of the try, for a directory that no other attempt writes."""
     confirm: Callable[[], None]
-    """Raise unless this is still the newest try."""
+    """Raises unless this is still the newest try."""
 
     @property
     def edition(self) -> str:
-        """The identity of what is written: a later one of the load replaces an earlier one."""
+        """The identity of the output: a later one of the load replaces an earlier one."""
         return f"{self.load} {self.tried}"
 
 
 class Output(NamedTuple):
-    """Where and how rows are written."""
+    """The path, format, partitions and options with which rows are written."""
 
     path: str
     format: str
@@ -71,10 +71,12 @@ class Output(NamedTuple):
         writing: Writing,
         manifest: Mapping[str, Any],
     ) -> tuple[str, str | None]:
-        """Write `df` so that it appears as a whole, once; return where, and the try that counts.
+        """Write `df` so that it appears as a whole, once; return the directory, and the try that
+        counts.
 
-        Where directories can be renamed, that of the newest try stands. Elsewhere each try has a
-        directory of its own, and the store says which counts.
+        If directories can be renamed, the newest try replaces others. Otherwise each try has a
+        directory of its own, and the store records which one counts. Raise InvalidInput if the
+        directory is not of this load.
         """
         from pyspark.errors import AnalysisException
 
@@ -99,7 +101,7 @@ class Output(NamedTuple):
         return directory, writing.tried
 
     def check(self, df: DataFrame) -> None:
-        """Raise InvalidInput or InvalidType where the rows cannot be written so."""
+        """Raise InvalidInput or InvalidType if the rows cannot be written this way."""
         from pyspark.sql.types import BinaryType
 
         check_path("the path", self.path)
@@ -110,32 +112,33 @@ class Output(NamedTuple):
         for name in self._partitions(df):
             if isinstance(df.schema[name].dataType, BinaryType):
                 raise InvalidInput(
-                    f"partition_by is `{name}`, whose bytes the name of a directory cannot keep",
-                    hint=f'make it text before the load: withColumn("{name}", hex("{name}"))',
+                    f"partition_by is `{name}`, which is binary and cannot be in a directory's "
+                    "name",
+                    hint=f'convert it to text before the load: withColumn("{name}", hex("{name}"))',
                 )
             if name.startswith("."):
                 raise InvalidInput(
-                    f"partition_by is `{name}`, and Spark reads no directory whose name begins "
-                    "with a dot",
+                    f"partition_by is `{name}`, but Spark does not read directories whose names "
+                    "begin with a dot",
                     hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
                 )
         for name in df.columns:
             if name.lower() in ("load", TRY):
                 raise InvalidInput(
-                    f"the column `{name}` would be hidden by the directories of the loads",
+                    f"the column `{name}` has the same name as a directory of the loads",
                     hint=f'rename it before the load: withColumnRenamed("{name}", "…")',
                 )
 
-    def saves(self, df: DataFrame) -> saved.Saved:
-        """Return what readers have to know of the files of these rows."""
+    def saves(self, df: DataFrame) -> saved_format.Saved:
+        """Return the description of the files of these rows for readers."""
         options = self._text.for_reader() if self._text else {}
-        return saved.saved_as(df.schema, self.format, self._partitions(df), options)
+        return saved_format.saved_as(df.schema, self.format, self._partitions(df), options)
 
     @property
     def _text(self) -> TextFormat | None:
-        """The format, if it is one of text."""
+        """The format, if it is a text format."""
         kind = self.format.lower()
-        return TextFormat.of(kind, self.options) if kind in saved.TEXTS else None
+        return TextFormat.of(kind, self.options) if kind in saved_format.TEXTS else None
 
     def _partitions(self, df: DataFrame) -> list[str]:
         """Return the names of the columns as the rows have them, so that readers find them."""
@@ -152,8 +155,8 @@ class Output(NamedTuple):
                 )
         if (found and len(found) >= len(df.columns)) or len(set(found)) < len(found):
             raise InvalidInput(
-                f"partition_by is {', '.join(names)}, and the rows have {', '.join(df.columns)}",
-                hint="name each column once, and leave one at least for the files",
+                f"partition_by is {', '.join(names)}, and the columns are {', '.join(df.columns)}",
+                hint="name each column once, and leave at least one for the files",
             )
         return [column.name for column in found]
 
@@ -166,7 +169,7 @@ class Output(NamedTuple):
         columns = {name: _as_directory(name) for name in texts} | {
             name: _in_utc(name) for name in times
         }
-        options = saved.in_utc(self._text.for_writer() if self._text else self.options)
+        options = saved_format.in_utc(self._text.for_writer() if self._text else self.options)
 
         def write(rows: DataFrame) -> None:
             rows = rows.withColumns(columns) if columns else rows
@@ -183,15 +186,15 @@ class Output(NamedTuple):
             readback.writing(self.format.lower(), self.path),
         ):
             write(handed.df.drop(name))
-        # Spark shows nothing where the result does not depend on the rows, as of none.
+        # Spark reports nothing if the result does not depend on the rows, as when there are none.
         written = handed.seen[0] if handed.seen else readback.digest_of(df)
         readback.check(df, written, self.saves(df), directory, self.path)
 
 
 @contextmanager
 def name_mistakes(path: str, format: str, refused: Iterable[str] = ()) -> Iterator[None]:
-    """Raise InvalidInput for what Spark cannot do with such a path or format, and for values in
-    the names of directories that are refused with these messages."""
+    """Raise InvalidInput for an error of Spark about such a path or format, and for values in the
+    names of directories that are refused with these messages."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -201,14 +204,13 @@ def name_mistakes(path: str, format: str, refused: Iterable[str] = ()) -> Iterat
         text = str(error)
         if any(condition in text for condition in _NO_FORMAT):
             raise InvalidInput(
-                f"Spark knows no format `{format}` here",
-                hint="parquet, orc, json and csv are always there; others come with a jar "
-                "(spark.jars)",
+                f"Spark does not know the format `{format}` here",
+                hint="parquet, orc, json and csv are built in; others need a jar (spark.jars)",
             ) from error
         if found := _NO_FILE_SYSTEM.search(text):
             raise InvalidInput(
                 f"Spark has no file system for {path} here: {found[0]}",
-                hint="check the scheme; s3a://, gs:// and abfss:// come with a jar (spark.jars)",
+                hint="check the scheme; s3a://, gs:// and abfss:// need a jar (spark.jars)",
             ) from error
         for message in refused:
             if has_raised(error, message):
@@ -217,7 +219,7 @@ def name_mistakes(path: str, format: str, refused: Iterable[str] = ()) -> Iterat
 
 
 def _as_directory(name: str) -> Column:
-    """Return a column of text that fails for values that Spark loses in a directory's name."""
+    """Return a text column that raises for values that Spark loses in a directory's name."""
     from pyspark.sql import functions as f
 
     value = f.col(quoted(name))
@@ -227,7 +229,7 @@ def _as_directory(name: str) -> Column:
 
 
 def _in_utc(name: str) -> Column:
-    """Return the text of a column of times in UTC, whatever the time zones of session and files."""
+    """Return the text of a time column in UTC, whatever the time zones of session and files."""
     from pyspark.sql import functions as f
 
     epoch, since = "TIMESTAMP_NTZ'1970-01-01 00:00:00'", f"unix_micros({quoted(name)})"
@@ -235,4 +237,4 @@ def _in_utc(name: str) -> Column:
 
 
 def _unkept(name: str) -> str:
-    return f"`{name}` in partition_by has a value that the name of a directory cannot keep"
+    return f"`{name}` in partition_by has a value that cannot be in a directory's name"

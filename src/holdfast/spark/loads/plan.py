@@ -1,8 +1,8 @@
 """The plan of a load, stored before anything is written.
 
-Whoever starts from the same watermark until the load succeeds (a retry, a later run, a second
-load at the same time) has the same range and the same rows. So what a dead attempt has written,
-in files or in a table's transaction, is what its successor would write.
+Every load from the same watermark until one succeeds (a retry, a later run, a concurrent load) has
+the same range and the same rows. So the output of a dead attempt, in files or in a table's
+transaction, is what its successor would write.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor import AssetStore, run
-from holdfast.entry import Entry
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, SparkBusy, VersionConflict
+from holdfast.model.entry import Entry
 from holdfast.spark.loads.chain import PLAN_SUFFIX, highest_number, loads_that_count
 from holdfast.spark.loads.naming import digest_of
+from holdfast.store import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +28,7 @@ log = logging.getLogger("holdfast")
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a load set out to do."""
+    """The plan of a load."""
 
     number: int
     """The number of the load."""
@@ -39,23 +40,23 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     watermark: Any
     """The value to store when the load succeeds."""
     id: str = msgspec.field(default_factory=lambda: uuid4().hex)
-    """That of the load, whatever its rules: by it, what it has written is known."""
+    """The id of the load, whatever its rules, by which its output is recognized."""
     numbered: bool = False
-    """A table's transaction may carry the load's number: the range may not change any more."""
+    """A table's transaction may contain the load's number: the range must not change any more."""
     session: str = ""
     """The Spark Connect session of the attempt that wrote last."""
     done: bool = False
     """The load has succeeded."""
     tries: int = 0
-    """How many attempts have begun to write into a place of their own."""
+    """The number of attempts that have begun to write into a directory of their own."""
     only_aside: bool = False
-    """It puts rows aside, and does not move the watermark: its range may change."""
+    """It quarantines rows, and does not move the watermark: its range may change."""
     places: tuple[str, ...] = ()
     """The paths below which attempts have published a directory of this load, or begun to."""
 
 
 class Planning:
-    """The plan of the load that follows the watermark as it stands."""
+    """The plan of the load that follows the current watermark."""
 
     def __init__(
         self, store: AssetStore, key: str, entry: Entry[Any] | None, rules: str, spark: SparkSession
@@ -67,13 +68,13 @@ class Planning:
         self._session = str(getattr(spark, "session_id", ""))
         self._after = digest_of(entry.value) if entry else ""
         self.version = entry.version if entry else 0
-        """The version of the watermark's entry; 0: there is none."""
+        """The version of the watermark's entry; 0 if there is none."""
         self.before = loads_that_count(store, key, entry)
         self.stored_version, last = self._last()
         finished = last is not None and last.done and self.before is not None
         newest = highest_number(store, key, entry, with_undone=not finished)
         self._former = self._taken_over(last) if last and self._is_open(last, newest) else None
-        """The plan of an earlier attempt at this load, maybe with other rules."""
+        """The plan of an earlier attempt at this load, possibly with other rules."""
         if self._former is not None:
             newest = self._former.number - 1
         elif last is not None:
@@ -89,7 +90,8 @@ class Planning:
         return self._former.places if self._former else ()
 
     def keep(self, watermark: Any, *, tries: int = 0, **marks: Any) -> Plan:
-        """Store the plan, before anything is written that follows it."""
+        """Store the plan, before anything is written that follows it. Raise VersionConflict if
+        another load has stored one with another range, and SparkBusy if its writes do not end."""
         while True:
             self._await_predecessor()
             before = self.plan or self._new(watermark)
@@ -112,8 +114,8 @@ class Planning:
         _, found = self._last()
         if found is None or (found.id, found.tries) != (begun.id, begun.tries):
             raise VersionConflict(
-                f"a later load from {self._where()} replaces this one",
-                hint="let one load of an asset run at a time: max_active_runs=1",
+                f"a later load from {self._where()} has replaced this one",
+                hint="run one load of an asset at a time: max_active_runs=1",
             )
 
     def check_unmoved(self) -> None:
@@ -122,10 +124,10 @@ class Planning:
         version = entry.version if entry else 0
         if version != self.version:
             raise VersionConflict(
-                f"{self._where()} has version {version}, and this load started from "
-                f"{self.version}: another load was faster, or it was set back, and this load is "
+                f"{self._where()} has version {version}, but this load started from "
+                f"{self.version}: another load finished first, or it was rewound; this load is "
                 "discarded",
-                hint="run it again: it loads what is new since then",
+                hint="run it again to load the rows that are new since then",
             )
 
     def _where(self, suffix: str = "") -> str:
@@ -140,44 +142,45 @@ class Planning:
             return entry.version, msgspec.convert(entry.value, Plan)
         except msgspec.ValidationError:
             raise InvalidInput(
-                f"{self._where(PLAN_SUFFIX)} is {str(entry.value)[:60]}, which no incremental load "
-                "has written",
+                f"{self._where(PLAN_SUFFIX)} is {str(entry.value)[:60]}, which was not written by "
+                "an incremental load",
                 hint="delete that entry, or use another key= for the load",
             ) from None
 
     def _is_open(self, last: Plan, newest: int) -> bool:
-        # A crash between the watermark and this mark leaves a load that has succeeded.
+        # A crash between the watermark and this mark leaves a plan that is open, of a load that has
+        # succeeded.
         return not last.done and last.number > newest
 
     def _taken_over(self, last: Plan) -> Plan | None:
-        """Return the plan of a load that did not finish, if it started from this watermark."""
+        """Return the plan of an unfinished load, if it started from this watermark. Raise
+        InvalidInput if it did not, and its number may be in a table."""
         if (last.version, last.after) == (self.version, self._after):
             return last
         if last.numbered:
             raise InvalidInput(
-                f"a load from {self._where()} that did not finish started from another value, and "
-                f"may be in a table already, with the number {last.number}",
-                hint="remove its rows if the table has them; then delete "
-                f"`{self._key}{PLAN_SUFFIX}` and run this one again",
+                f"an unfinished load from {self._where()} started from another value, and may "
+                f"already be in a table, with the number {last.number}",
+                hint="remove its rows from the table if they are there; then delete "
+                f"`{self._key}{PLAN_SUFFIX}` and run this load again",
             )
         return None
 
     def _kept(self, found: Plan | None) -> Plan | None:
-        """Return the plan of an earlier attempt if this one has the same rules."""
+        """Return the plan of an earlier attempt if this one has the same rules. Raise InvalidInput
+        if it does not, and the number may be in a table."""
         if found is None or found.only_aside:
             return None
         if found.rules == self._rules:
             return found
         if found.numbered:
             raise InvalidInput(
-                f"a load from {self._where()} that did not finish had other rules, and may be in "
-                "a table already",
+                f"an unfinished load from {self._where()} had other rules, and may already be in "
+                "a table",
                 hint="run it with its former rules first; or, if the table has no commit of it, "
                 f"delete `{self._key}{PLAN_SUFFIX}`",
             )
-        log.warning(
-            "%s: a load that did not finish had other rules, and is replaced", self._where()
-        )
+        log.warning("%s: replacing an unfinished load that had other rules", self._where())
         return None
 
     def _new(self, watermark: Any) -> Plan:
@@ -185,7 +188,7 @@ class Planning:
         former = self._former
         if former is None:
             return new
-        # One try more: an attempt that follows the former plan has to see that it is replaced.
+        # One more try: an attempt that follows the former plan must notice that it is replaced.
         return msgspec.structs.replace(
             new, id=former.id, tries=former.tries + 1, places=former.places
         )
@@ -196,18 +199,20 @@ class Planning:
         return run(self._store._store, step)
 
     def _read_again(self, kept: Plan) -> None:
-        """Take over the plan that another load has stored meanwhile, if it is the same."""
+        """Take over the plan that another load has stored meanwhile, if it is the same; raise
+        VersionConflict if not."""
         self.stored_version, last = self._last()
         self._former = last if last is not None and last.number == self.number else None
         self.plan = self._kept(self._former)
         if self.plan is None or self.plan.watermark != kept.watermark:
             raise VersionConflict(
-                f"another load from {self._where()} has begun with another range",
-                hint="run this one again: it then has the same rows",
+                f"another load from {self._where()} has started with another range",
+                hint="run this load again: it will use the same range",
             ) from None
 
     def _await_predecessor(self) -> None:
-        """Wait until an attempt of another run, which began this load, writes nothing any more.
+        """Wait until an attempt of another run, which began this load, has stopped writing. Raise
+        SparkBusy if that takes too long.
 
         Earlier attempts of the same task have ended when a task gets its session.
         """
@@ -216,20 +221,21 @@ class Planning:
             return
         from pyspark.errors import PySparkException
 
-        from holdfast.spark.operations import LIMIT, await_end, other_session
+        from holdfast.spark.session.operations import LIMIT, await_end, other_session
 
         spark: Any = self._spark
         other = other_session(spark, before)
         try:
             running = await_end(other, time.monotonic() + LIMIT)
         except PySparkException as error:
-            log.debug("%s: the session before is unknown: %s", self._where(), error)
+            log.debug("%s: the previous session is unknown: %s", self._where(), error)
             running = []
         finally:
             other.client.close()
         if running:
             raise SparkBusy(
-                f"another load from {self._where()} still writes after {LIMIT:.0f} s: "
+                f"another load from {self._where()} is still writing after {LIMIT:.0f} s: "
                 f"{', '.join(running)} of session {before}",
-                hint="let one load of an asset run at a time: max_active_runs=1; then run it again",
+                hint="run one load of an asset at a time (max_active_runs=1), then run this one "
+                "again",
             )

@@ -1,6 +1,7 @@
-"""Whether Spark reads from files the rows that it has written, before they count.
+"""Verification that Spark reads the same rows from files as it has written, before they count.
 
-Which values a format loses depends on the rows, the options and Spark's version: the files tell.
+Which values a format loses depends on the rows, the options and Spark's version, so the files are
+read back.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from holdfast.errors import InvalidInput
-from holdfast.spark.loads import saved
+from holdfast.spark.loads import saved_format
 from holdfast.spark.loads.column import quoted
 from holdfast.spark.loads.identity import text_of
 
@@ -20,17 +21,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
-FORMATS: Final = saved.TEXTS | {"orc"}
-"""Those that lose values. Parquet is not read back."""
+FORMATS: Final = saved_format.TEXTS | {"orc"}
+"""Formats that may lose values. Parquet is not read back."""
 _LOSES: Final = {
-    "csv": "a null in the only column, nulls with quoteAll=, what equals nullValue=, bytes, arrays "
-    "and maps, and text that is not in the encoding=",
-    "json": "maps whose keys are no text, and text that is no UTF-8",
+    "csv": "a null in the only column, nulls with quoteAll=, values equal to nullValue=, bytes, "
+    "arrays and maps, and text that the encoding= cannot represent",
+    "json": "maps whose keys are not text, and text that is not UTF-8",
     "orc": "the dates from 1582-10-05 to 1582-10-14, and text with a collation",
     "text": "null, line breaks, and a byte order mark at the beginning",
     "xml": "control characters, empty arrays and maps, and arrays in arrays",
 }
-"""The most common losses of each format, for who meets one."""
+"""The most common losses of each format, for hints."""
 _CAUSE: Final = re.compile(r"Caused by: (.*)")
 _NO_XML: Final = re.compile(r"(?:wstx|xml\.stream)\.\S+: (.*)")
 
@@ -42,7 +43,7 @@ def hashed(df: DataFrame) -> tuple[DataFrame, str]:
 
 
 def digest(name: str) -> list[Column]:
-    """Return aggregates of the hashes that differ where the rows do, in whatever order they are."""
+    """Return aggregates of the hashes that differ if the rows do, independent of their order."""
     from pyspark.sql import functions as f
 
     # In halves, whose sums do not overflow.
@@ -66,7 +67,7 @@ def _hash(fields: Iterable[StructField]) -> Column:
 
 
 def _hashed(sql: str, spark_type: DataType) -> str:
-    """Return SQL for what is hashed of a value: Spark's hash leaves nulls out, at any depth."""
+    """Return SQL for the hash input of a value: Spark's hash skips nulls, at any depth."""
     from pyspark.sql import types as t
 
     if isinstance(spark_type, t.NumericType | t.DateType | t.TimestampType | t.BooleanType):
@@ -75,29 +76,29 @@ def _hashed(sql: str, spark_type: DataType) -> str:
 
 
 def check(
-    df: DataFrame, written: Mapping[str, Any], how: saved.Saved, directory: str, path: str
+    df: DataFrame, written: Mapping[str, Any], how: saved_format.Saved, directory: str, path: str
 ) -> None:
-    """Raise InvalidInput unless a directory holds the rows of `df`, of which `written` is the
-    digest, for those who read it as it was saved."""
+    """Raise InvalidInput unless a directory, read the way it was saved, holds the rows of `df`, of
+    which `written` is the digest."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
     kind, failed, hint = how.format.upper(), f"nothing was saved below {path}", _hint(how.format)
-    schema = saved.schema_of([how], df.sparkSession, path)
+    schema = saved_format.schema_of([how], df.sparkSession, path)
     try:
         found = read(df.sparkSession, how.format, how.options, schema, how.partitions, directory)
         read_again = digest_of(found)
     except (PySparkException, Py4JJavaError) as error:
         raise InvalidInput(
-            f"Spark cannot read these rows from {kind} again, and {failed}: {_reason(error)}",
+            f"Spark cannot read these rows back from {kind}: {_reason(error)}; {failed}",
             hint=hint,
         ) from error
     if read_again == written:
         return
     if read_again["rows"] != written["rows"]:
         raise InvalidInput(
-            f"of {written['rows']:,} rows, Spark reads {read_again['rows']:,} from {kind} again: "
+            f"Spark reads back {read_again['rows']:,} of {written['rows']:,} rows from {kind}; "
             f"{failed}",
             hint=hint,
         )
@@ -106,14 +107,14 @@ def check(
     sums = zip(names, *(rows.agg(*each).collect()[0] for rows in (df, found)), strict=True)
     differing = [name for name, before, after in sums if before != after]
     raise InvalidInput(
-        f"{', '.join(differing) or 'a row'} has a value that {kind} does not keep: {failed}",
+        f"{', '.join(differing) or 'a row'} has a value that {kind} cannot represent; {failed}",
         hint=hint,
     )
 
 
 @contextmanager
 def writing(format: str, path: str) -> Iterator[None]:
-    """Raise InvalidInput for what a writer of XML refuses by itself."""
+    """Raise InvalidInput for rows that the XML writer itself refuses."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -123,7 +124,7 @@ def writing(format: str, path: str) -> Iterator[None]:
         if format != "xml" or not (found := _NO_XML.search(str(error))):
             raise
         raise InvalidInput(
-            f"XML does not keep these rows: {found[1]}; nothing was saved below {path}",
+            f"XML cannot represent these rows: {found[1]}; nothing was saved below {path}",
             hint=_hint(format),
         ) from error
 
@@ -134,11 +135,11 @@ def read(
     options: Mapping[str, str],
     schema: StructType,
     in_names: Collection[str],
-    place: str,
+    path: str,
     more: Collection[str] = (),
 ) -> DataFrame:
     """Read files with the columns of a schema, some of them `in_names` of directories, and with
-    `more` that only directories name."""
+    `more` columns that exist only in names of directories."""
     from pyspark.sql.types import StructType, TimestampType
 
     times = {name for name in in_names if isinstance(schema[name].dataType, TimestampType)}
@@ -147,13 +148,15 @@ def read(
         fields = fields.add(field.name, "string") if field.name in times else fields.add(field)
     for name in more:
         fields = fields.add(name, "string")
-    rows = spark.read.format(format).options(**saved.in_utc(options)).schema(fields).load(place)
+    rows = (
+        spark.read.format(format).options(**saved_format.in_utc(options)).schema(fields).load(path)
+    )
     columns = (_from_utc(name) if name in times else quoted(name) for name in schema.names)
     return rows.select(*columns, *more)
 
 
 def _from_utc(name: str) -> Column:
-    """Return a column of times whose text in the names of directories is in UTC."""
+    """Return a time column from its text in the names of directories, in UTC."""
     from pyspark.sql import functions as f
 
     return f.concat(f.col(quoted(name)), f.lit("Z")).cast("timestamp").alias(name)
@@ -164,7 +167,7 @@ def _hint(format: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return what Spark says, in short."""
+    """Return Spark's message, shortened."""
     said = str(error)
     causes: list[str] = _CAUSE.findall(said)
     return (causes[-1] if causes else said.strip().partition("\n")[0])[:300]

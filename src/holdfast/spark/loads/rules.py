@@ -1,4 +1,4 @@
-"""What a caller says about an incremental load."""
+"""Validation of the arguments of an incremental load."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ MOST_REMEMBERED: Final = 100_000
 
 
 class LoadRules(NamedTuple):
-    """The arguments of `incremental`, checked."""
+    """The arguments of `incremental`, validated."""
 
     cursor: Cursor
     initial: Value | None
     lag: Lag | None
     until: Value | None
     until_is_named: bool
-    """The caller names a value, not a time before now: the source has all rows up to it."""
+    """The caller gives a value, not a time before now: the source has all rows up to it."""
     max_rows: int | None
     end: Value | None
     """The upper end of a backfill."""
     closed: Closed
     on_null: OnNull
     replaces: bool
-    """Rows that may be loaded already come again, for a write that replaces them."""
+    """Rows that may be loaded already are read again, for a write that replaces them."""
     identity: Identity | None
-    """By which rows that may be loaded already are left out."""
+    """The identity by which rows that are loaded already are left out."""
     remember: int
     expect: Expectations
     quarantine: str | None
     contract: Contract | None
     materialize: bool | None
     now: datetime
-    """When the load began."""
+    """The time at which the load began."""
 
     @property
     def is_backfill(self) -> bool:
         return self.end is not None
 
     def first(self) -> Bound | None:
-        """Return the lower end that the caller sets to all loads."""
+        """Return the lower bound that the caller sets for all loads."""
         if self.initial is None:
             return None
         return Bound(self.initial, self.closed in ("left", "both"))
 
     def rereads_from(self, mark: Value) -> Bound | None:
-        """Return where a load begins that follows the watermark; None: at the first row."""
+        """Return the lower bound of a load that follows the watermark; None: the first row."""
         if self.identity is None and not self.replaces:
             return Bound(mark, closed=False)
         floor = mark if self.lag is None else self.cursor.before(mark, self.lag)
@@ -78,7 +78,8 @@ class LoadRules(NamedTuple):
         return not self.is_backfill or self.closed in ("right", "both")
 
     def digest(self) -> str:
-        """Identify the rules that decide which rows between two cursor values are written."""
+        """Return a digest of the rules that determine which rows between two cursor values are
+        written."""
         kinds = self.identity.kinds if self.identity else self.replaces
         rules = (self.cursor.name.lower(), self.cursor.kind, self.initial, self.lag, self.on_null)
         checks = (self.closed, self.expect.given, self.quarantine)
@@ -103,15 +104,16 @@ def load_rules(
     contract: Any = None,
     materialize: Any = None,
 ) -> LoadRules:
-    """Check the arguments, each by itself and all together.
+    """Validate the arguments, individually and in combination.
 
     Raise InvalidInput or InvalidType, which name the argument.
     """
     if not hasattr(df, "isStreaming"):
-        raise InvalidType(f"the source is a {type(df).__name__}", hint="give a Spark DataFrame")
+        raise InvalidType(f"the source is a {type(df).__name__}", hint="pass a Spark DataFrame")
     if df.isStreaming:
         raise InvalidInput(
-            "a streaming DataFrame has its own progress", hint="use holdfast.spark.foreach_batch"
+            "the source is a streaming DataFrame, which tracks its own progress",
+            hint="use holdfast.spark.foreach_batch",
         )
     _check_choice("closed", closed, get_args(Closed))
     _check_choice("on_null", on_null, get_args(OnNull))
@@ -161,41 +163,43 @@ def _until(cursor: Cursor, until: Any, now: datetime) -> Value | None:
         if given < timedelta(0):
             raise InvalidInput(
                 f"until is {given!r}, which is in the future",
-                hint="it is how long before now the load ends: timedelta(minutes=5)",
+                hint="give how long before now the load ends: timedelta(minutes=5)",
             )
         try:
             given = cursor.at(now - given)
         except OverflowError:
-            raise InvalidInput(f"until is {given!r} before now, which no time can be") from None
+            raise InvalidInput(f"until is {given!r} before now, which is out of range") from None
     return cursor.given("until", given)
 
 
 def _check(rules: LoadRules) -> None:
     if type(rules.remember) is not int or not 1 <= rules.remember <= MOST_REMEMBERED:
-        raise InvalidInput(f"remember is {rules.remember!r}", hint=f"from 1 to {MOST_REMEMBERED:,}")
+        raise InvalidInput(
+            f"remember is {rules.remember!r}", hint=f"give a number from 1 to {MOST_REMEMBERED:,}"
+        )
     if rules.max_rows is not None and (type(rules.max_rows) is not int or rules.max_rows < 1):
-        raise InvalidInput(f"max_rows is {rules.max_rows!r}", hint="a number from 1 on")
+        raise InvalidInput(f"max_rows is {rules.max_rows!r}", hint="give 1 or more")
     if rules.lag is not None and rules.identity is None and not rules.replaces:
         raise InvalidInput(
-            "with a lag, rows are read again that are loaded already",
-            hint="give the primary_key by which they are known; or primary_key=(), for a write "
-            "that replaces rows",
+            "with a lag, rows that are already loaded are read again",
+            hint="give the primary_key that identifies them, or primary_key=() if the write "
+            "replaces rows",
         )
     if rules.on_null == "include" and not rules.replaces:
         raise InvalidInput(
-            "rows without a cursor value would be loaded again by each load",
-            hint='give primary_key=() for a write that replaces rows, or on_null="skip"',
+            "every load would load the rows without a cursor value again",
+            hint='give primary_key=() if the write replaces rows, or on_null="skip"',
         )
     if rules.quarantine is not None and not rules.expect.conditions:
         raise InvalidInput(
-            "quarantine is for rows that fail a check, and there is none",
+            "quarantine is given without a check that rows could fail",
             hint="give expect= with not_null, range or where",
         )
     if rules.is_backfill:
         _check_backfill(rules)
     elif rules.closed in ("right", "both"):
         raise InvalidInput(
-            f"closed={rules.closed!r} is about the end of a backfill, and there is none",
+            f"closed={rules.closed!r} applies to the end of a backfill, and there is no end_value",
             hint="give end_value",
         )
 
@@ -205,7 +209,7 @@ def _check_backfill(rules: LoadRules) -> None:
         if given is not None:
             raise InvalidInput(
                 f"a backfill has no {name}: it goes from `initial` to `end_value`",
-                hint=f"leave {name} out, or end_value",
+                hint=f"remove {name} or end_value",
             )
     if rules.initial is not None and rules.end < rules.initial:  # type: ignore[operator]
         raise InvalidInput(f"end_value {rules.end} is before initial {rules.initial}")
@@ -214,4 +218,4 @@ def _check_backfill(rules: LoadRules) -> None:
 def _check_choice(name: str, given: object, choices: tuple[object, ...]) -> None:
     if not any(given is choice or given == choice for choice in choices):
         among = ", ".join(repr(choice) for choice in choices if choice is not None)
-        raise InvalidInput(f"{name} is {given!r}", hint=f"one of {among}")
+        raise InvalidInput(f"{name} is {given!r}", hint=f"use one of {among}")

@@ -1,4 +1,4 @@
-"""Sources of loads: what can be relied on when one is read twice, or in parts."""
+"""Guarantees of a load's source when it is read twice, or in parts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHOOSING_NODES: Final = frozenset(
     {"Deduplicate", "GlobalLimit", "LocalLimit", "Offset", "Sample", "Window"}
 )
 _CHOOSING_RELATIONS: Final = frozenset({"deduplicate", "limit", "offset", "sample", "tail"})
-"""What takes some of the rows below it, or puts them into an order that ties leave open."""
+"""Operations that select some of the rows below, or order them with ties left open."""
 _RANDOM: Final = re.compile(
     r"\b(rand|randn|random|randstr|uuid|shuffle|uniform|now|curdate|curtime|unix_timestamp"
     r"|first|first_value|last|last_value|any_value|max_by|min_by|mode|collect_list|collect_set"
@@ -41,28 +41,28 @@ _WORDS: Final = frozenset(
     | {"div", "else", "end", "from", "if", "ilike", "in", "interval", "is", "like", "map", "mod"}
     | {"not", "null", "numeric", "or", "rlike", "string", "struct", "then", "to", "varchar", "when"}
 )
-"""Words of SQL that may stand before a parenthesis without being a function."""
+"""SQL keywords that may precede a parenthesis without being a function."""
 
 
 class Source(NamedTuple):
-    """What can be relied on."""
+    """The guarantees of a source."""
 
     is_fixed: bool = True
-    """Every read gives the same rows, whatever happens to the source meanwhile."""
+    """Every read returns the same rows, whatever happens to the source meanwhile."""
     is_parsed: bool = False
-    """Which rows there are, and their values, may depend on the columns that are read: text that
-    is malformed is noticed only in those."""
+    """Which rows there are, and their values, may depend on the columns that are read: malformed
+    text is detected only in those."""
     compares_as_spark: bool = True
-    """A condition that Spark hands to the source means the same there. A database has its own
+    """A condition that Spark pushes down means the same in the source. A database has its own
     collation, and may read a time in another time zone."""
 
 
 def source_of(df: DataFrame) -> Source:
-    """Find out what `df` reads, and how.
+    """Analyze what `df` reads, and return its guarantees.
 
-    Files that were listed once are fixed, and data that is in the plan itself. Tables of a
-    database or of a catalog are not, nor is what takes some rows of many, or depends on chance or
-    the clock, nor what this function does not know.
+    Files that were listed once are fixed, and so is data in the plan itself. Not fixed are tables
+    of a database or of a catalog, operations that select some of many rows, or depend on chance or
+    the clock, and anything that this function does not know.
     """
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
@@ -74,7 +74,7 @@ def source_of(df: DataFrame) -> Source:
 
 
 def _all(sources: Iterable[Source]) -> Source:
-    """Return what can be relied on where these are parts of one."""
+    """Return the guarantees of a source that has these as parts."""
     found = list(sources)
     return Source(
         is_fixed=all(one.is_fixed for one in found),
@@ -84,7 +84,7 @@ def _all(sources: Iterable[Source]) -> Source:
 
 
 def _of_files(kind: str) -> Source:
-    """Return what can be relied on for files of that format."""
+    """Return the guarantees of files of that format."""
     if kind in _PARSED_FILES:
         return Source(is_parsed=True)
     is_known = kind in _FILES
@@ -92,7 +92,7 @@ def _of_files(kind: str) -> Source:
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
-    """Yield the nodes of a plan of the JVM, those of subqueries included."""
+    """Yield the nodes of a JVM plan, including those of subqueries."""
     yield plan
     for several in (plan.children(), plan.subqueries()):
         for number in range(several.size()):
@@ -103,7 +103,7 @@ def _of_node(node: Any) -> Source:
     kind = node.getClass().getSimpleName()
     if node.children().size():
         shown = node.expressions().mkString(" ")
-        # To Spark, what depends on the clock is deterministic: it is the same within a query.
+        # Spark considers the clock deterministic, because it is constant within a query.
         by_chance = not node.deterministic() or bool(_RANDOM.search(shown))
         return Source(
             is_fixed=kind not in _CHOOSING_NODES and not by_chance,
@@ -127,7 +127,7 @@ def _format_of(relation: Any) -> str:
 
 
 def _messages(message: Any) -> Iterator[Any]:
-    """Yield a message of Spark Connect's plan and all that are inside it."""
+    """Yield a message of Spark Connect's plan and all messages inside it."""
     yield message
     for field, value in message.ListFields():
         if field.message_type is None:
@@ -155,7 +155,7 @@ def _of_message(message: Any) -> Source:
 
 
 def _of_sql(text: str) -> Source:
-    """Return what can be relied on in an expression: functions of users may do anything."""
+    """Return the guarantees of an expression: functions of users may do anything."""
     called = {name.lower() for name in _CALLED.findall(text)}
     is_known = called <= _functions() | _WORDS
     return Source(
@@ -165,7 +165,7 @@ def _of_sql(text: str) -> Source:
 
 @cache
 def _functions() -> frozenset[str]:
-    """The names of Spark's own functions."""
+    """Return the names of Spark's own functions."""
     from pyspark.sql import functions
 
     return frozenset(name.lower() for name in dir(functions) if not name.startswith("_"))

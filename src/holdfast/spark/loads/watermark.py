@@ -1,4 +1,4 @@
-"""How far an asset is loaded: the value that the asset store keeps for an incremental load."""
+"""The watermark of an incremental load, and its value in the asset store."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 from holdfast.errors import InvalidInput
-from holdfast.loadchain import Chain
+from holdfast.model.load_chain import Chain
 from holdfast.spark.loads.cursor import Cursor, Value
 
 GROUPS: Final = 32
-"""Remembered rows are kept in this many groups, each forgotten as a whole."""
+"""Maximum number of groups of remembered rows, each of which is forgotten as a whole."""
 
 
 class Bound(NamedTuple):
@@ -27,12 +27,12 @@ class Bound(NamedTuple):
     """Whether the value itself is in the range."""
 
     def rank(self) -> tuple[Any, bool]:
-        """Order bounds: of two ranges, the one with the higher bound begins later."""
+        """Return a sort key: of two ranges, the one with the higher bound begins later."""
         return self.value, not self.closed
 
 
 def latest(bounds: Iterable[Bound | None]) -> Bound | None:
-    """Return the lower end of the intersection of the ranges; None: it has none."""
+    """Return the lower bound of the intersection of the ranges; None if it has none."""
     return max((bound for bound in bounds if bound), key=Bound.rank, default=None)
 
 
@@ -67,7 +67,7 @@ class Memory(NamedTuple):
 
 
 def _merged(groups: list[Group]) -> list[Group]:
-    """Merge the smallest neighbours until there are as many groups as may be."""
+    """Merge the smallest neighbors until there are at most `GROUPS` groups."""
     groups = sorted(groups)
     while len(groups) > GROUPS:
         sizes = [len(one.keys) + len(next_.keys) for one, next_ in pairwise(groups)]
@@ -104,7 +104,7 @@ class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def as_json(mark: Watermark, cursor: Cursor, chain: Chain | None = None) -> Any:
-    """Return the value to store: exact, and readable but for the hashes."""
+    """Return the value to store: exact, and readable except for the hashes."""
     seen = None
     if (memory := mark.memory) is not None:
         since = memory.since and _Since(cursor.as_json(memory.since.value), memory.since.closed)
@@ -114,25 +114,25 @@ def as_json(mark: Watermark, cursor: Cursor, chain: Chain | None = None) -> Any:
             since,
         )
     stored = _Stored(cursor.name, cursor.kind, cursor.as_json(mark.value), seen, chain)
-    return msgspec.json.decode(msgspec.json.encode(stored))  # as the store gives it back
+    return msgspec.json.decode(msgspec.json.encode(stored))  # in the form that the store returns
 
 
 def from_json(found: Any, cursor: Cursor, where: str) -> Watermark:
-    """Read what the store holds. Raise InvalidInput where it is not for this cursor."""
+    """Parse the stored value. Raise InvalidInput if it is not for this cursor."""
     try:
         stored = msgspec.convert(found, _Stored)
     except msgspec.ValidationError:
         shown = {"cursor": cursor.name, "type": cursor.kind, "value": "…"}
         raise InvalidInput(
-            f"{where} is {str(found)[:60]}, which no incremental load has written",
+            f"{where} is {str(found)[:60]}, which was not written by an incremental load",
             hint=f"use another key=, or set it to {shown}",
         ) from None
     if stored.type != cursor.kind or not cursor.is_called(stored.cursor):
         raise InvalidInput(
-            f"{where} is for the cursor `{stored.cursor}` of the type {stored.type}, and this load "
-            f"has `{cursor.name}` of the type {cursor.kind}",
-            hint="use another key= to load all anew beside it, rewind it to a version that fits, "
-            "or delete it, with the data, to start over",
+            f"{where} is for the cursor `{stored.cursor}` of the type {stored.type}, but this "
+            f"load uses `{cursor.name}` of the type {cursor.kind}",
+            hint="use another key= to load everything again under it, rewind it to a version that "
+            "matches, or delete it and the data to start over",
         )
     value = cursor.given(where, stored.value)
     if stored.seen is None:
@@ -143,8 +143,8 @@ def from_json(found: Any, cursor: Cursor, where: str) -> Watermark:
         groups = [(cursor.given(where, to), _unpacked(keys)) for to, keys in stored.seen.keys]
     except (binascii.Error, struct.error):
         raise InvalidInput(
-            f'the "seen" part of {where} is damaged: which rows are loaded cannot be read from it',
-            hint="rewind it to a version that a load has written",
+            f'the "seen" part of {where} is damaged: it does not show which rows are loaded',
+            hint="rewind it to a version that was written by a load",
         ) from None
     return Watermark(value, Memory(stored.seen.columns, bound, tuple(map(Group._make, groups))))
 

@@ -1,4 +1,4 @@
-"""Objects in the workers' storage held against the references in the store, on Spark.
+"""Comparison on Spark of objects in the workers' storage with references in the store.
 
-The executors list the storage, so they need Holdfast and what it needs for objects.
+The executors list the storage, so they need Holdfast with its dependencies for objects.
 """

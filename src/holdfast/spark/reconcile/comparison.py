@@ -1,13 +1,13 @@
-"""Objects and references, held against each other; what was found goes into a report of Parquet.
+"""Comparison of objects and references, with a report in Parquet.
 
 | table | one row for |
 | --- | --- |
 | `listing` | each file that the storage listed |
-| `references` | each name of an object, read after the listing |
-| `compared` | each file, and each reference to what was not listed, with what it is |
-| `orphans` | each object that nothing names |
-| `missing` | each reference whose object is not there |
-| `totals` | the objects of each dag and asset, by what they are |
+| `references` | each reference to an object, read after the listing |
+| `compared` | each file, and each reference to an unlisted object, with its state |
+| `orphans` | each object without a reference |
+| `missing` | each reference whose object is missing |
+| `totals` | the objects of each dag and asset, by state |
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.scope import StoreScope
+from holdfast.model.scope import StoreScope
 from holdfast.spark.failure import translated
-from holdfast.spark.reconcile import listing, naming
+from holdfast.spark.reconcile import listing, references
 from holdfast.spark.reconcile.summary import Part, Size, Summary
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from holdfast.stores.sql.rows import micros
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LARGEST: Final = 20
-"""So many dags and assets are in the summary."""
+"""Number of dags and of assets in the summary."""
 
-# Joined by a hash first: references begin alike, so that to sort them by themselves takes longer.
+# Joined by a hash first: references share prefixes, so that sorting them takes longer.
 _COMPARED: Final = """
 SELECT coalesce(o.reference, r.reference) AS reference, o.size, o.last_modified,
        CASE WHEN o.reference IS NULL THEN
@@ -76,7 +76,8 @@ _MISSING: Final = "SELECT * FROM {named} LEFT SEMI JOIN {absent} USING (referenc
 
 
 class Comparison:
-    """One comparison, in three steps: what is listed first and named later is seen as named."""
+    """One comparison, in three steps: objects are listed before references are read, so that a
+    reference added meanwhile is found."""
 
     def __init__(
         self,
@@ -100,11 +101,11 @@ class Comparison:
 
     def read_references(self) -> None:
         with translated("read the references"):
-            for kind in naming.kinds_of(self._scope):
-                self._write("references", naming.read(self._spark, kind, scope=self._scope))
+            for kind in references.kinds_of(self._scope):
+                self._write("references", references.read(self._spark, kind, scope=self._scope))
 
     def compare(self) -> Summary:
-        """The rest of the report."""
+        """Write the rest of the report, and return its summary."""
         root = f"{self._backend.url}/"
         with translated("compare them"):
             self._write(
@@ -127,26 +128,27 @@ class Comparison:
             )
 
     def orphans(self) -> Iterator[str]:
-        """The references to what may be deleted, as they come: memory does not hold them all."""
+        """Yield references to the orphans to delete, one by one: they may not all fit into
+        memory."""
         with translated("read the orphans"):
             found = self._read("orphans").filter("NOT young").select("reference")
             for (reference,) in found.toLocalIterator():
                 yield reference
 
     def _look_for_missing(self, unlisted: Size) -> int:
-        """How many references have no object, not even one that was written after the listing, and
-        are still there after that was looked at."""
+        """Return how many references have no object, not even one that was written after the
+        listing, and still exist after that check."""
         if not unlisted.objects:
-            self._write("missing", self._spark.createDataFrame([], naming.OWNED))
+            self._write("missing", self._spark.createDataFrame([], references.OWNED))
             return 0
         absent = listing.absent(self._found(_UNLISTED), self._backend)
         self._write("absent", absent)
-        named = naming.read_with_owners(self._spark, self._scope)
+        named = references.read_with_owners(self._spark, self._scope)
         self._write("missing", self._found(_MISSING, named=named).select(*named.columns))
         return self._read("missing").count()
 
     def _found(self, query: str, named: DataFrame | None = None, **args: Any) -> DataFrame:
-        """What a query finds in the tables of the report that it names."""
+        """Return the result of a query on the tables of the report that it names."""
         tables = ("listing", "references", "compared", "totals", "absent")
         frames = {name: self._read(name) for name in tables if f"{{{name}}}" in query}
         if named is not None:

@@ -1,4 +1,4 @@
-"""Deleting orphans: through the purge queue, which looks once more whether anything names them."""
+"""Deletion of orphans through the purge queue, which checks again that nothing refers to them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Final
 
 import msgspec
 
-from holdfast import purge_command as pc
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.scope import StoreScope
-from holdfast.stores.offload import OffloadStore
-from holdfast.value import as_reference
+from holdfast import commands as c
+from holdfast.model.scope import StoreScope
+from holdfast.model.value import as_reference
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.store import OffloadStore
 
 BATCH: Final = 1000
 
 
 class Deletion(msgspec.Struct):
-    """What became of orphans."""
+    """The result of a deletion of orphans."""
 
     queued: int = 0
     deleted: int = 0
-    """Objects, and what else waited in the queue."""
+    """Deleted objects, including others that were in the queue."""
     failed: int = 0
-    """The queue has them, and they are tried again."""
+    """Objects that remain in the queue, and are retried."""
     unclear: int = 0
-    """It cannot be told whose they are, so they are left."""
+    """Objects that are left alone because their owner cannot be determined."""
 
 
 def delete(
@@ -35,11 +35,11 @@ def delete(
     store: OffloadStore,
     scope: StoreScope | None = None,
 ) -> Deletion:
-    """Delete those of the objects, which are of all scopes or of one, that are still orphans."""
+    """Delete those objects, of all scopes or of one, that are still orphans."""
     done = Deletion()
     waiting = _owned(orphans, backend, done)
     while batch := tuple(islice(waiting, BATCH)):
-        store.execute(pc.QueueObjects(batch))
+        store.execute(c.QueueObjects(batch))
         done.queued += len(batch)
         _drain(store, done, scope)
     return done
@@ -57,7 +57,7 @@ def _owned(
 
 
 def _drain(store: OffloadStore, done: Deletion, scope: StoreScope | None) -> None:
-    """Take from the queue until it gives no more."""
+    """Purge until the queue has no more that is due."""
     more = True
     while more:
         gone, failed, more = store.purge(scope=scope)

@@ -1,4 +1,4 @@
-"""The objects in the storage, listed side by side by Spark's executors."""
+"""Parallel listing of the objects in the storage, by Spark's executors."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from holdfast.blobs import place
-from holdfast.blobs.backend import ObjectStoreBackend
-from holdfast.scope import StoreScope
+from holdfast.model.scope import StoreScope
+from holdfast.stores.offload.objects import naming
+from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS: Final = 10_000
-"""So many are handed to Spark at once."""
+"""Number of objects in a batch for Spark."""
 TURNS: Final = 4
-"""Parts of the listing for each core, as some are larger than others."""
+"""Partitions of the listing per core, as some are larger than others."""
 _OBJECTS: Final = "reference string, size long, last_modified timestamp, ours boolean"
 _ARROW: Final = pa.schema(
     {
@@ -36,12 +36,12 @@ _REFERENCES: Final = pa.schema({"reference": pa.string()})
 def objects(
     spark: SparkSession, backend: ObjectStoreBackend, scope: StoreScope | None = None
 ) -> DataFrame:
-    """All files below the dags' and the assets' folders, or below that of one scope, and whether
-    each is named like ours."""
+    """Return all files below the folders of dags and assets, or below that of one scope, and
+    whether each has the name of an object of ours."""
     if scope is not None:
-        folder = spark.createDataFrame([(place.folder(scope),)], "folder string")
+        folder = spark.createDataFrame([(naming.folder(scope),)], "folder string")
         return folder.mapInArrow(partial(_objects, backend), _OBJECTS)
-    # These are as many as there are dags and assets; what is below them, executors find out.
+    # There are as many of these as dags and assets; executors list the folders below them.
     tops = [(folder,) for kind in backend.prefixes() for folder in backend.prefixes(kind)]
     parts = TURNS * spark.sparkContext.defaultParallelism
     folders = spark.createDataFrame(tops, "folder string").coalesce(max(1, min(parts, len(tops))))
@@ -50,7 +50,7 @@ def objects(
 
 
 def absent(references: DataFrame, backend: ObjectStoreBackend) -> DataFrame:
-    """Those of the references whose object is not there at this moment."""
+    """Return the references whose object does not exist at this moment."""
     return references.mapInArrow(partial(_absent, backend), "reference string")
 
 
@@ -65,7 +65,7 @@ def _objects(
     backend: ObjectStoreBackend, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     found = (
-        (*stored, place.digest_and_suffix(stored.reference) is not None)
+        (*stored, naming.digest_and_suffix(stored.reference) is not None)
         for folder in _texts(batches)
         for stored in backend.list_objects(folder, foreign=True)
     )

@@ -1,4 +1,4 @@
-"""What a comparison found, in numbers."""
+"""Summary of a comparison in numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Size(msgspec.Struct, frozen=True):
-    """Some objects."""
+    """The number and total size of some objects."""
 
     objects: int = 0
     bytes: int = 0
@@ -21,22 +21,22 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects by what they are, and references that lead nowhere."""
+    """Objects by state, and the number of references without an object."""
 
     named: Size
-    """Some entry, step of a history or staged write refers to them."""
+    """Objects that an entry, a step of a history or a staged write refers to."""
     queued: Size
-    """The purge queue has them: reserved by a writer, or about to be deleted."""
+    """Objects in the purge queue: reserved by a writer, or about to be deleted."""
     orphan: Size
-    """Nothing knows of them, and they are older than the grace time."""
+    """Objects without a reference that are older than the grace time."""
     young: Size
-    """Nothing knows of them yet; they are left alone."""
+    """Objects without a reference yet, within the grace time; they are left alone."""
     foreign: Size
-    """Files between the objects that are named otherwise. They are never touched."""
+    """Files between the objects with names of another form. They are never touched."""
     missing: int
     """References without an object."""
     elsewhere: int
-    """References to objects that are not below the URL, which are not looked at."""
+    """References to objects that are not below the URL, which are not checked."""
     dags: tuple[Part, ...]
-    """The largest."""
+    """The largest dags by size."""
     assets: tuple[Part, ...]

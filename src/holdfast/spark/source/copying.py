@@ -1,7 +1,7 @@
-"""Reading a table of PostgreSQL: it COPYs the rows, and ADBC makes them Arrow without Python.
+"""Reading a PostgreSQL table with COPY, which ADBC converts to Arrow without Python.
 
-What many rows share, such as the names of the task instance whose entries they are, is not copied
-with each: it is looked up once for all rows of a batch, in the same snapshot.
+Columns that many rows share, such as the names of the task instance that owns the entries, are not
+copied with each row: they are looked up once per batch, in the same snapshot.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import pyarrow as pa
 import sqlalchemy as sa
 from psycopg.sql import Literal
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.spark.source.snapshot import BEGIN, Snapshot, shared_snapshot
-from holdfast.stores.sql import scan_statements as s
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import Dialect
-from holdfast.stores.sql.operations.scanning import scan_query
+from holdfast.stores.sql.operations.tables import scan_query
+from holdfast.stores.sql.statements import tables as s
 
 BYTES = str(2 * 2**20)
-"""About so much is made a batch."""
+"""Approximate size of a batch."""
 BY_INDEX = (
     "SELECT set_config('enable_seqscan', 'off', true), "
     "set_config('max_parallel_workers_per_gather', '0', true)"
 )
-"""PostgreSQL would rather read the whole table for each range, and with helpers."""
+"""PostgreSQL would otherwise scan the whole table for each range, and with parallel workers."""
 
 
 def copied(
     engine: sa.Engine, dialect: Dialect, scan: c.Scan, schema: pa.Schema, plan: str
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a range, in the snapshot that the running query reads a plan in."""
+    """Yield the rows of a range, in the snapshot that the running query uses for the plan."""
     compiled = CompiledStatements(engine.dialect)
     text, params, *_ = compiled.prepare(scan_query(scan, dialect, s.scan_own), None)
     # COPY takes no parameters.
@@ -61,7 +61,7 @@ def copied(
 
 @cache
 def _copying(engine: sa.Engine) -> Any:
-    """Made once, because it looks up all types that the database has."""
+    """Return a connection for COPY. It is cached, because it looks up all types of the database."""
     from adbc_driver_postgresql import dbapi
 
     url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -69,7 +69,7 @@ def _copying(engine: sa.Engine) -> Any:
 
 
 class Owners:
-    """The columns that a row has from whom it belongs to."""
+    """The columns of a row that come from its owner, a task instance or asset."""
 
     def __init__(
         self, compiled: CompiledStatements, table: str, schema: pa.Schema, snapshot: Snapshot
@@ -81,11 +81,11 @@ class Owners:
         self._snapshot = snapshot
 
     def completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """All columns of rows that came with their own, and with whose they are."""
+        """Return rows with all columns, from rows with their own columns and their owner's id."""
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
         if self._columns:
             owner = arrays[s.OWNER]
-            # A UUID is a type of its own, in which Arrow finds no equals.
+            # Arrow cannot compare UUIDs in their extension type.
             plain = owner.storage if isinstance(owner, pa.ExtensionArray) else owner
             ids = plain.dictionary_encode()
             found = self._look_up(ids.dictionary.to_pylist())
@@ -94,7 +94,7 @@ class Owners:
         return pa.RecordBatch.from_arrays(chosen, schema=self._schema)
 
     def _look_up(self, ids: list[Any]) -> dict[str, pa.Array]:
-        """The columns for each of the owners, in their order."""
+        """Return the columns for each of the owners, in their order."""
         known = [UUID(bytes=id) if isinstance(id, bytes) else id for id in ids]
         query = s.owned(self._table, self._columns), {"ids": known}
         text, params, *_ = self._compiled.prepare(query, None)

@@ -1,4 +1,4 @@
-"""Reading a table from the database itself, where Holdfast is installed."""
+"""Reading a table directly from the database, where Holdfast is installed."""
 
 from __future__ import annotations
 
@@ -14,37 +14,41 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.connection import open_store
 from holdfast.errors import HoldfastError, InvalidUrl
-from holdfast.loadrecord import expand_records
-from holdfast.plain import LITERAL
-from holdfast.report import LOADS, stored_columns
+from holdfast.model.load_record import expand_records
+from holdfast.model.value import shown
+from holdfast.portable.json_rules import LITERAL
+from holdfast.portable.source.location import Location
+from holdfast.portable.source.reading import Range, Reading, record_batch
+from holdfast.portable.tables import LOADS, stored_columns
 from holdfast.settings import load
-from holdfast.spark.source.location import Location
-from holdfast.spark.source.reading import Range, Reading, record_batch
 from holdfast.store import Store
-from holdfast.stores.sql import scan_statements as s
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import Dialect, connect, make_engine, parse_url
 from holdfast.stores.sql.failures import is_driver_error, translate
-from holdfast.stores.sql.operations.scanning import scan_query
-from holdfast.value import shown
+from holdfast.stores.sql.operations.tables import scan_query
+from holdfast.stores.sql.statements import tables as s
 
 ROWS = 10_000
-"""So many rows are fetched at once."""
+"""Number of rows that are fetched at once."""
 
 ESCAPED = f'{{"{LITERAL}"'
-"""So does the text begin of a value that looks like one of ours."""
+"""The beginning of a stored value that is escaped, because it looks like a reserved one."""
 
 
 def open_location(location: Location) -> Store:
-    """The store in a database, with the configured backend in front of it."""
+    """Open the store in a database, with the configured backend in front of it.
+
+    Raise InvalidUrl if there is no such SQLite file on this machine.
+    """
     url, dialect = parse_url(location.url)
     if dialect.embedded and not Path(url.database or "").exists():
         raise InvalidUrl(
-            f"there is no file {url.database} on the machine where Spark reads it",
-            hint="SQLite is read where the file is; `holdfast db migrate` makes a new store",
+            f"the file {url.database} does not exist on the machine where Spark reads it",
+            hint="a SQLite file is read on the machine that has it; `holdfast db migrate` creates "
+            "a new store",
         )
     settings = load()
     database = msgspec.structs.replace(settings.database, url=location.url)
@@ -56,14 +60,15 @@ def open_location(location: Location) -> Store:
 
 
 def bounds(location: Location, **fields: Any) -> tuple[Sequence[Any], ...]:
-    """The bounds between ranges; NotSupported where a custom backend keeps the entries."""
+    """Return the bounds between ranges; raise NotSupported if a custom backend holds the
+    entries."""
     with closing(open_location(location)) as store:
         return store.execute(c.PlanScan(**fields))
 
 
 def batches(reading: Reading, part: Range) -> Iterator[pa.RecordBatch]:
-    """The rows of a range, as they are at one moment; on PostgreSQL, all ranges of a query at the
-    same."""
+    """Yield the rows of a range, as they are at one moment; on PostgreSQL, at the same moment for
+    all ranges of a query."""
     url, dialect, engine = _engine(reading.location.url)
     fields = {**reading.fields, "after": part.after, "until": part.until, "limit": 1}
     scan = msgspec.convert(fields, c.Scan)
@@ -88,7 +93,7 @@ def batches(reading: Reading, part: Range) -> Iterator[pa.RecordBatch]:
 
 @cache
 def _engine(url: str) -> tuple[sa.URL, Dialect, sa.Engine]:
-    """Made once for all ranges that this worker reads."""
+    """Return the engine for a URL, cached for all ranges that this worker reads."""
     parsed, dialect = parse_url(url)
     return parsed, dialect, make_engine(parsed, dialect)
 
@@ -107,14 +112,14 @@ def _fetched(
 
 
 def _stored_schema(reading: Reading) -> pa.Schema:
-    """The columns that the database is asked for."""
+    """Return the schema of the columns to query from the database."""
     made = {field.name: field for field in reading.arrow_schema}
     names = stored_columns(reading.table, reading.schema.fieldNames())
     return pa.schema([made.get(name, pa.field(name, pa.string())) for name in names])
 
 
 def _expand_records(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The records of loads, without rows whose value is none."""
+    """Return the records of loads, without rows whose value is not a record."""
     found = expand_records(batch.to_pydict())
     arrays = [
         pa.array(found[name], kind) for name, kind in zip(schema.names, schema.types, strict=True)
@@ -123,7 +128,7 @@ def _expand_records(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _unescaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """With values as their writers know them."""
+    """Return the batch with values as their writers gave them."""
     at = schema.get_field_index("value")
     if at < 0 or not pc.any(pc.starts_with(batch.column(at), ESCAPED)).as_py():
         return batch

@@ -1,58 +1,59 @@
-"""Making the data source known to Spark."""
+"""Registration of the data source with Spark sessions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.accessor import TaskStore
-from holdfast.runner.messages import Tables
-from holdfast.spark.source.datasource import HoldfastSource
-from holdfast.spark.source.location import Location, configured, locate
-from holdfast.spark.source.shipping import ship
+from holdfast.accessor.task_store import TaskStore
+from holdfast.portable.source.datasource import HoldfastSource
+from holdfast.portable.source.location import Location, configured, locate
+from holdfast.spark.shipping import ship
 from holdfast.stores.pipe import PipeStore
+from holdfast.wire.purpose import Tables
 
 
 def register(spark: Any, url: str | None = None, *, token: str | None = None) -> None:
-    """Let a session, of whatever kind, read and write `format("holdfast")`.
+    """Register `format("holdfast")` with a session of any kind, for reading and writing.
 
-    Without options the source is at `url`: a database, or a server with a token for it. By default
-    that is the store which is configured for this process.
+    Without options the source uses the store at `url`: a database, or a server with a token for it.
+    By default that is the store which is configured for this process.
     """
     given = {name: value for name, value in (("url", url), ("token", token)) if value is not None}
     register_at(spark, locate(given, configured()))
 
 
 def register_at(spark: Any, location: Location) -> None:
-    """The same for a known place."""
+    """Register the source for a known location."""
     ship()
     spark.dataSource.register(type("RegisteredSource", (HoldfastSource,), {"default": location}))
 
 
 def discovered() -> type[HoldfastSource]:
-    """The source as Spark finds it: it is where the options say, or what is configured where Spark
-    plans."""
+    """Return the source for Spark's discovery: its store is the one in the options, or the one
+    configured where Spark plans."""
     ship()
     return HoldfastSource
 
 
 def register_in_task(spark: Any, task_store: TaskStore) -> None:
-    """Let the session of a task read all tables, and write what the task may, through whoever
-    supervises it. Only when the task first names the format, because then a server is started."""
+    """Let the session of a task read all tables, and write what the task may, through the task's
+    supervisor. This happens on first use of the format, because it starts a server."""
 
     def locate() -> Location:
-        store = task_store._store.inline
+        binding = task_store.binding
+        store = binding.store
         assert isinstance(store, PipeStore)
         endpoint = store.endpoint(Tables())
-        retention = task_store._rules.default_retention
+        retention = binding.rules.default_retention
         return Location(endpoint.url, endpoint.token, retention=retention)
 
     register_on_use(spark, locate)
 
 
 def register_on_use(spark: Any, locate: Callable[[], Location]) -> None:
-    """Register with a session of Spark Connect when this process first names the format, because
-    only then somebody has to serve the store."""
+    """Register with a session of Spark Connect when this process first uses the format, because the
+    store has to be served only from then on."""
     from pyspark.sql.connect.readwriter import DataFrameReader, DataFrameWriter
 
     registered: list[Location] = []

@@ -1,8 +1,8 @@
-"""One snapshot of PostgreSQL for all ranges of a query, whatever workers read them.
+"""Shared PostgreSQL snapshot for all ranges of a query, across workers.
 
-Whoever comes first makes it, and the others join. It lives in the transactions of those who are in
-it: each Python worker of Spark keeps one for the ranges to come, until it reads for another query,
-or PostgreSQL finds the transaction idle for a minute and ends it.
+The first worker creates it, and the others join. It lives as long as a transaction of any of them:
+each Python worker of Spark keeps one open for the ranges to come, until it reads for another query,
+or PostgreSQL ends the transaction after it was idle for a minute.
 """
 
 from __future__ import annotations
@@ -24,14 +24,18 @@ IDLE = "60s"
 
 
 class Snapshot:
-    """A transaction that holds a snapshot, and under which id others may join it."""
+    """A transaction that holds a snapshot, and the id under which others may join it."""
 
     def __init__(self, engine: sa.Engine, name: str) -> None:
         self.name = name
         pooled = connect(engine)
         self._connection: Any = pooled.driver_connection
         pooled.detach()
-        self.id = self._join()
+        try:
+            self.id = self._join()
+        except BaseException:  # the lock of those who join ends with the connection
+            self.close()
+            raise
 
     def is_alive(self) -> bool:
         try:
@@ -45,7 +49,7 @@ class Snapshot:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """It lasts as long as the block, however slowly Spark takes the rows."""
+        """Keep the snapshot open during the block, however slowly Spark consumes the rows."""
         self._idle("0")
         try:
             yield
@@ -54,7 +58,7 @@ class Snapshot:
                 self._idle(IDLE)
 
     def rows(self, query: str, params: dict[str, Any]) -> list[tuple[Any, ...]]:
-        """What a query finds in it."""
+        """Return the result of a query in the snapshot."""
         found: list[tuple[Any, ...]] = self._connection.execute(query, params).fetchall()
         return found
 
@@ -62,9 +66,9 @@ class Snapshot:
         self._connection.execute(f"SET idle_in_transaction_session_timeout = '{most}'")
 
     def _join(self) -> str:
-        """Enter the snapshot of this name, or make it, and tell its id to those who come after.
+        """Join the snapshot of this name, or create it, and export its id for those who come later.
 
-        They find it in the name of a session.
+        They find it in the application name of a session.
         """
         execute = self._connection.execute
         prefix = f"holdfast {self.name} "
@@ -84,7 +88,7 @@ class Snapshot:
         return str(id)
 
     def _enter(self, id: str) -> bool:
-        """Whether the snapshot was still there."""
+        """Begin a transaction in the snapshot; return False if the snapshot is gone."""
         self._connection.execute(BEGIN)
         try:
             self._connection.execute(f"SET TRANSACTION SNAPSHOT '{id}'")
@@ -95,11 +99,11 @@ class Snapshot:
 
 
 _held: list[Snapshot] = []
-"""The one that this worker is in, if any."""
+"""The snapshot that this worker uses, if any."""
 
 
 def shared_snapshot(engine: sa.Engine, plan: str) -> Snapshot:
-    """The snapshot that the running query reads a plan's ranges in."""
+    """Return the snapshot in which the running query reads a plan's ranges."""
     name = _name(plan)
     if _held and (_held[0].name != name or not _held[0].is_alive()):
         _held.pop().close()
@@ -109,7 +113,7 @@ def shared_snapshot(engine: sa.Engine, plan: str) -> Snapshot:
 
 
 def _name(plan: str) -> str:
-    """A plan may be executed many times."""
+    """Return a name for this execution of the plan, which may be executed many times."""
     context = TaskContext.get()
     assert context is not None
     execution = context.getLocalProperty("spark.sql.execution.id") or context.stageId()

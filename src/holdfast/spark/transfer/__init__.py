@@ -1,1 +1,1 @@
-"""Entries on their way: to Parquet and back, and from one database to another."""
+"""Transfer of entries: to Parquet and back, and from one database to another."""

@@ -1,9 +1,10 @@
-"""A directory of an export, in whatever file system Spark writes to."""
+"""The directory of an export, in any file system that Spark writes to."""
 
 from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
@@ -11,21 +12,23 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from holdfast.errors import Conflict, HoldfastError, InvalidInput
+from holdfast.spark.publication import PATTERN
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_PATTERN: Final = re.compile(r"[{}\[\]*?\\]")
 
 
 class Directory:
-    """Its files, by their names."""
+    """The files of a directory, by name. Raises InvalidInput for a path that Spark would not take
+    literally, and HoldfastError where the file system fails."""
 
     def __init__(self, spark: SparkSession, given: str) -> None:
-        if not given or _PATTERN.search(given):
+        if not given or PATTERN.search(given):
             raise InvalidInput(
-                f"{given!r} cannot be the directory of an export",
-                hint="Spark reads {, }, [, ], *, ? and \\ in a path as a pattern: leave them out",
+                f"{given!r} cannot be used as the directory of an export",
+                hint="Spark treats {, }, [, ], *, ? and \\ in a path as a pattern: leave them out",
             )
-        # Spark's own FileSystem is shared: it would write no checksums for anybody.
+        # A new FileSystem: Spark's own is shared, and would write no checksums for other users of
+        # it.
         jvm: Any = spark._jvm
         self._new: Any = jvm.org.apache.hadoop.fs.Path
         self._read_all: Any = jvm.org.apache.commons.io.IOUtils.toString
@@ -40,7 +43,8 @@ class Directory:
             raise _failed(f"{given} cannot be reached", error) from error
 
     def names(self, under: str = "") -> list[str]:
-        """What is in it, or in a directory of it; nothing where that is not there."""
+        """Return the names in the directory, or in one below it, sorted; empty if it does not
+        exist."""
         at = self._at(under)
         try:
             if not self._files.exists(at):
@@ -62,24 +66,26 @@ class Directory:
             raise _failed(f"{self.path}/{name} cannot be read", error) from error
 
     def write(self, name: str, text: str) -> None:
-        """Write a file, which is there with all of the text or not at all. Raise Conflict where
-        somebody else has written it meanwhile, and it cannot be replaced in one step."""
+        """Write a file atomically. Raise Conflict if another process has written it meanwhile, and
+        it cannot be replaced in one step."""
         draft = self._at(f"_{name}.{uuid4().hex}")
         try:
             stream = self._files.create(draft, True)
             stream.write(bytearray(text.encode()))
             stream.close()
             if not self._files.rename(draft, self._at(name)):
-                self._files.delete(draft, False)
                 raise Conflict(
-                    f"{self.path}/{name} was written by somebody else meanwhile",
-                    hint="let one command write a directory at a time",
+                    f"another process has written {self.path}/{name} in the meantime",
+                    hint="let only one command write to a directory at a time",
                 )
         except Py4JJavaError as error:
             raise _failed(f"{self.path}/{name} cannot be written", error) from error
+        finally:
+            with suppress(Py4JJavaError):
+                self._files.delete(draft, False)  # if it was not renamed
 
     def delete(self, name: str) -> bool:
-        """A file, or a directory with all that is in it; tells whether it was there."""
+        """Delete a file, or a directory with its content; return whether it existed."""
         try:
             return bool(self._files.delete(self._at(name), True))
         except Py4JJavaError as error:
@@ -94,4 +100,4 @@ class Directory:
 
 def _failed(what: str, error: Py4JJavaError) -> HoldfastError:
     why = str(error.java_exception.getMessage()).partition("\n")[0]
-    return HoldfastError(f"{what}: {why}", hint="see whether it is there, and who may use it")
+    return HoldfastError(f"{what}: {why}", hint="check that it exists, and its permissions")

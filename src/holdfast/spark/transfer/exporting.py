@@ -1,4 +1,4 @@
-"""Entries to Parquet."""
+"""Export of entries to Parquet."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.accessor import TaskStore
+from holdfast.accessor.task_store import TaskStore
 from holdfast.connection import Connection
 from holdfast.errors import InvalidInput
-from holdfast.spark.chunks import read_chunks, write_chunks
+from holdfast.portable.source.schema import full_schema
+from holdfast.spark.checkpoints.chunks import read_chunks, write_chunks
+from holdfast.spark.checkpoints.item import directory_of
 from holdfast.spark.failure import translated
-from holdfast.spark.item import directory_of
-from holdfast.spark.source.tables import full_schema
+from holdfast.spark.transfer.checksum import Total, columns
 from holdfast.spark.transfer.directory import Directory
 from holdfast.spark.transfer.manifest import FILE, Manifest, Part, Table, write_manifest
 from holdfast.spark.transfer.plan import ROWS, Chunk, planned
-from holdfast.spark.transfer.record import Record, resumed
-from holdfast.spark.transfer.totals import Total, columns
+from holdfast.spark.transfer.resume import Record, resumed
 from holdfast.version import __version__
 
 
@@ -35,9 +35,10 @@ def export_entries(
     say: Callable[[str], None],
     rows: int = ROWS,
 ) -> Manifest | None:
-    """Write the selected entries of the registered store to a directory; None where there are none.
+    """Write the selected entries of the registered store to a directory; return None if there are
+    none.
 
-    Before a finished export is overwritten, `agree` is asked, which raises where it does not.
+    Before a finished export is overwritten, `agree` is called, which raises to refuse.
     """
     with closing(Directory(spark, path)) as directory, translated(f"export to {path}"):
         record = Record(connection, "export", [directory.path, selection, resolve])
@@ -47,8 +48,9 @@ def export_entries(
             record.forget()
         elif present and record.plan() is None:
             raise InvalidInput(
-                f"{directory.path} is not empty, and no export of this selection began in it",
-                hint="name a new directory, or remove what is there",
+                f"{directory.path} is not empty, and does not contain an unfinished export of "
+                "this selection",
+                hint="choose a new directory, or remove its contents",
             )
         chunks = resumed(record, partial(planned, spark, selection, rows), say)
         if not chunks:
@@ -101,18 +103,19 @@ def _written(
 
 
 def _tidy(directory: Directory, tables: dict[str, Table]) -> None:
-    """Delete what is not of this export: of one before it, or of attempts that did not finish."""
+    """Delete everything that is not part of this export: leftovers of a previous export, or of
+    unfinished attempts."""
     kept = {f"{table}/{part.directory}" for table, its in tables.items() for part in its.chunks}
     _delete_all_but({tuple(path.split("/")) for path in kept}, directory, ())
 
 
 def _delete_all_but(
-    kept: set[tuple[str, ...]], directory: Directory, place: tuple[str, ...]
+    kept: set[tuple[str, ...]], directory: Directory, prefix: tuple[str, ...]
 ) -> None:
-    if place in kept:
+    if prefix in kept:
         return
-    for name in directory.names("/".join(place)):
-        below = (*place, name)
+    for name in directory.names("/".join(prefix)):
+        below = (*prefix, name)
         if any(path[: len(below)] == below for path in kept):
             _delete_all_but(kept, directory, below)
         else:
@@ -122,7 +125,7 @@ def _delete_all_but(
 def totals_of(
     spark: SparkSession, directory: Directory, table: str, names: list[str]
 ) -> dict[str, Total]:
-    """What the Parquet files of each chunk hold."""
+    """Return the total of each chunk's Parquet files."""
     if not names:
         return {}
     paths = [f"{directory.path}/{table}/{name}" for name in names]

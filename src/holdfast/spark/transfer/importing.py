@@ -1,4 +1,4 @@
-"""Entries from Parquet back into a store."""
+"""Import of entries from Parquet into a store."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from functools import partial
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from holdfast.command import TaskFilter, Where
+from holdfast.commands import TaskFilter, Where
 from holdfast.connection import Connection
 from holdfast.errors import InvalidInput, NotFound
+from holdfast.portable.source.location import Location
+from holdfast.portable.source.schema import full_schema
 from holdfast.spark.failure import translated
-from holdfast.spark.source.location import Location
-from holdfast.spark.source.tables import full_schema
-from holdfast.spark.transfer.arrival import Target, check_declared
+from holdfast.spark.transfer.checksum import Total
 from holdfast.spark.transfer.directory import Directory
 from holdfast.spark.transfer.exporting import totals_of
+from holdfast.spark.transfer.filter import conditions
 from holdfast.spark.transfer.manifest import Manifest, read_manifest
 from holdfast.spark.transfer.plan import Chunk
-from holdfast.spark.transfer.record import Record, resumed
-from holdfast.spark.transfer.selection import conditions
-from holdfast.spark.transfer.totals import Total
+from holdfast.spark.transfer.resume import Record, resumed
+from holdfast.spark.transfer.target import Target, check_declared
 
 
 def import_entries(
@@ -36,10 +36,11 @@ def import_entries(
     agree: Callable[[str], None],
     say: Callable[[str], None],
 ) -> dict[str, Total]:
-    """Write the entries of a finished export that a filter finds into a store; what has arrived, of
-    each table. NotFound where it finds none.
+    """Write the entries of a finished export that match a filter into a store, and return the
+    totals of each table. Raise NotFound if none match.
 
-    The files are compared with the manifest before anything is written. `agree` is asked then.
+    The files are checked against the manifest before anything is written. Then `agree` is called,
+    which raises to refuse.
     """
     wanted = conditions(where)
     with closing(Directory(spark, path)) as directory, translated(f"import {path}"):
@@ -54,7 +55,7 @@ def import_entries(
         if not count and where != TaskFilter():
             raise NotFound(
                 f"{directory.path} has no such entries",
-                hint="leave out the options that select some, or check the names",
+                hint="remove the options that select entries, or check the names",
             )
         assets = [
             parquet(chunk).select("asset", "uri").distinct().collect()
@@ -63,7 +64,10 @@ def import_entries(
         ]
         missing = target.missing_assets({(row.asset, row.uri) for found in assets for row in found})
         check_declared(missing, declare)
-        agree(f"Import {count:,} entries from {directory.path}, over those that have their keys?")
+        agree(
+            f"Import {count:,} entries from {directory.path} and overwrite those that have the "
+            "same keys?"
+        )
         target.declare(missing)
         record = Record(connection, "import", [directory.path, manifest, wanted])
         chunks = resumed(record, lambda: chunks, say)
@@ -85,12 +89,15 @@ def _rows(
 
 
 def _check_files(spark: SparkSession, directory: Directory, manifest: Manifest) -> None:
-    """They are what was exported; InvalidInput that says which are not."""
+    """Raise InvalidInput unless the files are those that were exported; it names the first that is
+    not."""
     hint = "restore the directory, or export again; nothing was written"
     for name, table in manifest.tables.items():
         for part in table.chunks:
             if not directory.names(f"{name}/{part.directory}"):
-                raise InvalidInput(f"{directory.path}/{name}/{part.directory} is gone", hint=hint)
+                raise InvalidInput(
+                    f"{directory.path}/{name}/{part.directory} is missing", hint=hint
+                )
         try:
             totals = totals_of(spark, directory, name, [part.directory for part in table.chunks])
         except PySparkException as error:
@@ -102,8 +109,8 @@ def _check_files(spark: SparkSession, directory: Directory, manifest: Manifest) 
             found = totals[part.directory]
             if found != part.total:
                 raise InvalidInput(
-                    f"{directory.path}/{name}/{part.directory} is not what was exported: it has "
-                    f"{found.count:,} entries with the checksum {found.checksum}, and the manifest "
-                    f"says {part.count:,} and {part.checksum}",
+                    f"{directory.path}/{name}/{part.directory} does not match the manifest: it "
+                    f"has {found.count:,} entries with the checksum {found.checksum}, and the "
+                    f"manifest has {part.count:,} with {part.checksum}",
                     hint=hint,
                 )

@@ -1,4 +1,4 @@
-"""What an export says about itself: the last file that is written."""
+"""The manifest of an export, which is written last."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import InvalidInput
+from holdfast.spark.transfer.checksum import Total
 from holdfast.spark.transfer.directory import Directory
+from holdfast.spark.transfer.filter import CONTENT
 from holdfast.spark.transfer.plan import Chunk
-from holdfast.spark.transfer.selection import CONTENT
-from holdfast.spark.transfer.totals import Total
 
 FILE: Final = "manifest.json"
 VERSION: Final = 1
@@ -31,7 +31,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Entries of a table; `where` says which, if not all."""
+    """Entries of a table; `where` is their condition, empty for all."""
 
     where: str
     count: int
@@ -40,7 +40,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """All of an export."""
+    """The description of a whole export."""
 
     format: int = VERSION
     holdfast: str
@@ -62,18 +62,20 @@ class _Version(msgspec.Struct):
 
 
 def read_manifest(directory: Directory) -> Manifest:
-    """That of a finished export; InvalidInput where there is none that we can read."""
+    """Return the manifest of a finished export; raise InvalidInput if there is none or it is
+    invalid."""
     if FILE not in directory.names():
         raise InvalidInput(
-            f"{directory.path} is no finished export: it has no {FILE}",
-            hint="name the directory that `holdfast state-store export` wrote, or let it finish",
+            f"{directory.path} is not a finished export: it has no {FILE}",
+            hint="give the directory that `holdfast state-store export` wrote, or let it finish",
         )
     text = directory.read(FILE)
     try:
         version = msgspec.json.decode(text, type=_Version).format
         if version != VERSION:
             raise InvalidInput(
-                f"{directory.path} is an export of format {version}; this Holdfast reads {VERSION}",
+                f"{directory.path} is an export of format {version}; this version of Holdfast "
+                f"reads format {VERSION}",
                 hint="import it with the version of Holdfast that wrote it, or a later one",
             )
         manifest = msgspec.json.decode(text, type=Manifest)
@@ -81,7 +83,7 @@ def read_manifest(directory: Directory) -> Manifest:
         raise InvalidInput(f"{directory.path}/{FILE} cannot be read: {error}") from None
     unknown = manifest.tables.keys() - CONTENT.keys()
     if unknown:
-        raise InvalidInput(f"{directory.path}/{FILE} tells of a table `{unknown.pop()}`")
+        raise InvalidInput(f"{directory.path}/{FILE} lists an unknown table `{unknown.pop()}`")
     return manifest
 
 

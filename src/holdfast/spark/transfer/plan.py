@@ -1,4 +1,4 @@
-"""The chunks in which entries are moved: each is one job of Spark, and one transaction."""
+"""The chunks of a transfer: each is one Spark job, and one transaction."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Final
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.report import LONGEST_LIST
-from holdfast.spark.source.location import Location
-from holdfast.spark.source.reading import DEFAULT_PARTITIONS
-from holdfast.spark.source.reading import ROWS as ROWS_OF_PARTITION
-from holdfast.spark.transfer.selection import entries, equals, literal
+from holdfast.portable.source.location import Location
+from holdfast.portable.source.reading import DEFAULT_PARTITIONS
+from holdfast.portable.source.reading import ROWS as ROWS_OF_PARTITION
+from holdfast.portable.tables import LONGEST_LIST
+from holdfast.spark.transfer.filter import entries, equals, literal
 
 ROWS: Final = 50_000
-"""About so many entries are a chunk; a run or an asset is never divided."""
+"""Approximate number of entries in a chunk; a run or an asset is never split."""
 MOST: Final = 500
-"""So many chunks of a table, more or less: those of a large one are larger."""
+"""Approximate maximum number of chunks of a table: those of a large one are larger."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Entries of a table that a condition finds."""
+    """Entries of a table that match a condition."""
 
     table: str
     name: str
     where: str
     rows: int
-    """How many they were, or about that."""
+    """Their number at the time of planning, or an approximation."""
 
     @property
     def label(self) -> str:
@@ -37,7 +37,8 @@ class Chunk(msgspec.Struct, frozen=True):
     def entries(
         self, spark: SparkSession, *, at: Location | None = None, resolve: bool = False
     ) -> DataFrame:
-        """What it is in the registered store now, or `at` another."""
+        """Return the entries that match in the registered store now, or in the one `at` a
+        location."""
         partitions = min(DEFAULT_PARTITIONS, self.rows // ROWS_OF_PARTITION + 1)
         return entries(
             *(spark, self.table, self.where), at=at, resolve=resolve, partitions=partitions
@@ -45,7 +46,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 def planned(spark: SparkSession, selection: dict[str, str], rows: int = ROWS) -> list[Chunk]:
-    """The chunks of a selection, as the registered store is now; none where it has no entries."""
+    """Return the chunks of a selection in the registered store now; empty if it has no entries."""
     chunks = []
     for table, where in selection.items():
         find = _task_chunks if table == "task_store" else _asset_chunks
@@ -60,7 +61,8 @@ def planned(spark: SparkSession, selection: dict[str, str], rows: int = ROWS) ->
 
 
 def _task_chunks(spark: SparkSession, where: str, rows: int) -> Iterator[tuple[str, int]]:
-    """Whole dags, as many as fit; of those that do not, ranges of runs. Each with its size."""
+    """Yield conditions with their number of entries: for as many whole dags as fit into a chunk,
+    and for ranges of runs of a dag that does not fit."""
     found = entries(spark, "task_store", where, columns="dag_id, run_id, task_id")
     counted = sorted(tuple(row) for row in found.groupBy("dag_id", "run_id").count().collect())
     dags = {
@@ -90,8 +92,8 @@ def _asset_chunks(spark: SparkSession, where: str, rows: int) -> Iterator[tuple[
 def _packed(
     items: Iterable[tuple[str, int]], rows: int, most: int
 ) -> Iterator[tuple[list[str], int]]:
-    """Names that follow each other, as many as have so many rows together, but one at least; and
-    how many rows those are."""
+    """Yield groups of consecutive names that have at most `rows` rows together, but at least one
+    name; and their number of rows."""
     pack: list[str] = []
     size = 0
     for name, count in items:

@@ -1,7 +1,7 @@
-"""The data source of entries as a store keeps them.
+"""The data source of entries in their stored form.
 
-Where a value is kept elsewhere that is its reference, and what a user wrote of such a look is told
-from it. `format("holdfast")` knows neither, so that nobody makes a reference by accident.
+An offloaded value is read as its reference, and a user's value that looks like one is distinct from
+it. `format("holdfast")` handles neither, so that nobody creates a reference by accident.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from holdfast import command as c
+from holdfast import commands as c
 from holdfast.connection import connect
-from holdfast.entry import Entry
 from holdfast.errors import InvalidSettings, UnknownAsset, UnknownTaskInstance
-from holdfast.offloading import Offloading
-from holdfast.report import check_table
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import Entry
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import is_reference
+from holdfast.portable.source.datasource import HoldfastSource
+from holdfast.portable.source.location import Location, locate
+from holdfast.portable.source.options import READING
+from holdfast.portable.source.reading import make_reader
+from holdfast.portable.source.writing import make_writer
+from holdfast.portable.tables import check_table
 from holdfast.spark.source.database import open_location
-from holdfast.spark.source.datasource import HoldfastSource
-from holdfast.spark.source.location import Location, locate
-from holdfast.spark.source.options import READING
-from holdfast.spark.source.reading import make_reader
-from holdfast.spark.source.writing import make_writer
 from holdfast.store import Store
+from holdfast.stores.offload.configuration import Offloading
+from holdfast.stores.offload.contract import entries_of
 from holdfast.stores.sql.rows import writer_column
-from holdfast.value import is_reference
 
 FORMAT: Final = "holdfast_kept"
-LOOK: Final = '{"__holdfast_'
-"""So does the text begin of what is more than a value, or looks like it."""
+RESERVED: Final = '{"__holdfast_'
+"""The beginning of a value that is reserved, or looks like it."""
 AT_ONCE: Final = 100
-"""So many entries are asked for, and held, together: what they refer to may be large."""
+"""Number of entries that are requested, and held, together: their objects may be large."""
 THREADS: Final = 16
 
 
 class KeptSource(HoldfastSource):
-    """`format("holdfast_kept")`. With the option `resolve` it reads values that are kept elsewhere
-    in full."""
+    """`format("holdfast_kept")`. With the option `resolve` it reads offloaded values in full."""
 
     offloading: ClassVar[Offloading] = Offloading()
     reading = (*READING, "resolve")
@@ -69,13 +69,13 @@ class KeptSource(HoldfastSource):
 
 
 def register_kept(spark: SparkSession, location: Location, offloading: Offloading) -> None:
-    """Make the source known to a session whose workers have Holdfast installed."""
+    """Register the source with a session whose workers have Holdfast installed."""
     its = {"default": location, "offloading": offloading}
     spark.dataSource.register(type("RegisteredKeptSource", (KeptSource,), its))
 
 
 class KeptReader(DataSourceReader):
-    """Reads rows as they are shown, and asks the store what is behind those that it has to."""
+    """Reads rows with their shown values, and requests the stored form of those that need it."""
 
     def __init__(
         self, rows: DataSourceReader, location: Location, resolving: Offloading | None
@@ -89,33 +89,33 @@ class KeptReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with ExitStack() as stack:
-            looking: Looking | None = None
+            lookup: EntryLookup | None = None
             batch: Any
             for batch in self._rows.read(partition):
-                if not pc.any(pc.starts_with(batch.column("value"), LOOK)).as_py():
+                if not pc.any(pc.starts_with(batch.column("value"), RESERVED)).as_py():
                     yield batch
                     continue
-                if looking is None:
+                if lookup is None:
                     store = open_kept(self._location)
                     if self._resolving:
                         store = self._resolving.over(store)
                     stack.callback(store.close)
-                    looking = Looking(store, stack.enter_context(ThreadPoolExecutor(THREADS)))
+                    lookup = EntryLookup(store, stack.enter_context(ThreadPoolExecutor(THREADS)))
                 for first in range(0, batch.num_rows, AT_ONCE):
-                    yield looking.settled(batch.slice(first, AT_ONCE))
-            if looking is not None and self._resolving is not None:
-                looking.check_resolved()
+                    yield lookup.settled(batch.slice(first, AT_ONCE))
+            if lookup is not None and self._resolving is not None:
+                lookup.check_resolved()
 
 
 def open_kept(location: Location) -> Store:
-    """The store there, without a worker-side backend in front of it."""
+    """Open the store at a location, without a worker-side backend in front of it."""
     if location.is_server:
-        return connect(location.url, token=location.token).store.inline
+        return entries_of(connect(location.url, token=location.token).store)
     return open_location(location)
 
 
-class Looking:
-    """Asks a store for entries whose rows do not tell what they are."""
+class EntryLookup:
+    """Requests the entries of rows whose shown value is ambiguous."""
 
     def __init__(self, store: Store, pool: ThreadPoolExecutor) -> None:
         self._store = store
@@ -123,20 +123,20 @@ class Looking:
         self._unresolved = ""
 
     def settled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows as they are kept, without those that are gone by now."""
+        """Return the rows in their stored form, without those that no longer exist."""
         rows = list(self._pool.map(self._settled, batch.to_pylist()))
         return pa.RecordBatch.from_pylist([row for row in rows if row], schema=batch.schema)
 
     def check_resolved(self) -> None:
         if self._unresolved:
             raise InvalidSettings(
-                f"{self._unresolved} is kept elsewhere, and no backend is configured here that "
-                "could fetch it",
-                hint="set [workers] state_backend as it is where the pipelines run",
+                f"{self._unresolved} is offloaded, and no backend that can read it is configured "
+                "here",
+                hint="set [workers] state_backend as in the configuration of the pipelines",
             )
 
     def _settled(self, row: dict[str, Any]) -> dict[str, Any] | None:
-        if not row["value"].startswith(LOOK):
+        if not row["value"].startswith(RESERVED):
             return row
         scope = _scope(row)
         entry = self._entry(scope, row["key"])

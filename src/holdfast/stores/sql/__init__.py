@@ -1,4 +1,4 @@
-"""State in SQLite, PostgreSQL, or MySQL/MariaDB."""
+"""Store in SQLite, PostgreSQL, or MySQL/MariaDB."""
 
 from holdfast.stores.sql.store import SqlStore
 

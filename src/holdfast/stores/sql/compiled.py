@@ -21,17 +21,17 @@ class Prepared(NamedTuple):
 
     text: str
     params: Any
-    """Text is what a COPY reads."""
+    """A string if the statement is a COPY, which reads it."""
     many: bool
-    """`params` is a list, to run the statement once for each."""
+    """Whether `params` is a list, and the statement is to be executed once for each."""
     returns_rows: bool
 
 
 class CompiledStatements:
-    """The SQL text of each statement for one database, compiled on first use.
+    """SQL text of each statement for one database, compiled on first use.
 
-    Stores on databases of one kind share it: to compile takes longer than most commands. It goes
-    with the statement.
+    Stores on databases of one kind share the texts, since compiling takes longer than most
+    commands. A text is dropped with its statement.
     """
 
     def __init__(self, dialect: Any) -> None:
@@ -59,7 +59,7 @@ class CompiledStatements:
         return Prepared(text, many, True, returns_rows)
 
     def _compile(self, statement: Any) -> Known:
-        # Nobody asks for the ids that an INSERT gives out, so it need not return them.
+        # No caller uses the ids that an INSERT generates, so it need not return them.
         plain = statement.inline() if isinstance(statement, sa.Insert) else statement
         compiled = plain.compile(dialect=self._dialect)
         constants = {k: v for k, v in compiled.params.items() if v is not None}

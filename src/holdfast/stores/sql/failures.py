@@ -1,4 +1,4 @@
-"""The drivers' errors, in our words. They are translated here and nowhere else."""
+"""Translation of driver errors. They are translated here and nowhere else."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import sqlalchemy as sa
 from holdfast.errors import HoldfastError, InvalidUrl, StoreFailed, StoreUnavailable
 from holdfast.settings import without_password
 
-_START_HINT = "check that it runs, and [database] url"
+_START_HINT = "check that it is running, and [database] url"
 
 _SQLITE = (
-    ("unable to open", "cannot be opened", "check that its directory exists and may be written"),
+    ("unable to open", "cannot be opened", "check that its directory exists and is writable"),
     ("readonly", "is read-only", "make the file and its directory writable, or move it"),
     ("is full", "cannot grow: the disk is full", "free some space; nothing was lost"),
-    ("not a database", "is not a database", "check [database] url; move that file away"),
+    ("not a database", "is not a database", "check [database] url, or move that file away"),
     ("malformed", "is damaged", "restore it from a backup"),
-    ("locked", "is held by another process", "wait for it, or move to PostgreSQL"),
+    ("locked", "is locked by another process", "wait for it, or move to PostgreSQL"),
     ("disk i/o", "cannot be read or written (disk I/O error)", "check the disk"),
 )
 
@@ -26,34 +26,34 @@ _PASSING = (
     *("too many clients", "terminating"),
 )
 _MYSQL_LOST = {2003, 2006, 2013, 2055, 1040, 1053, 1927}
+# Deadlocks, stale snapshots, and the same row inserted twice: every insert follows a lookup.
 _CLASHES = {"40001", "40P01", "23505"}
 _MYSQL_CLASHES = {1213, 1020, 1062}
-# Deadlocks, stale snapshots, and the same row added twice: whoever adds one has looked before.
 _TOO_LONG = {"57014", "55P03", 1205, 1969, 3024}
 
 
 def is_driver_error(error: BaseException) -> bool:
-    """Whether a driver raised it: the drivers share a naming scheme and no base class."""
+    """Return whether a driver raised it: drivers share a naming scheme, but no base class."""
     return any(kind.__name__ == "Error" for kind in type(error).__mro__) or isinstance(
         error, sa.exc.DBAPIError | OSError
     )
 
 
 def original(error: BaseException) -> BaseException:
-    """The driver's own error, where SQLAlchemy has wrapped it."""
+    """Return the driver's own error, if SQLAlchemy has wrapped it."""
     inner = getattr(error, "orig", None)
     return inner if isinstance(inner, BaseException) else error
 
 
 def is_lost(error: BaseException) -> bool:
-    """The connection is gone, or could not be made; another may work later."""
+    """Return whether the connection was lost or could not be made; another may work later."""
     error = original(error)
     if isinstance(error, OSError):
         return True
     state: str | None = getattr(error, "sqlstate", None)
     if type(error).__module__.startswith("psycopg"):
         if state is None:
-            # The server's own refusal of a connection comes without a state.
+            # A connection that the server itself refuses raises an error without a state.
             refused = "FATAL:" in str(error) and not any(word in str(error) for word in _PASSING)
             names = ("OperationalError", "ConnectionTimeout")
             return type(error).__name__ in names and not refused
@@ -73,7 +73,7 @@ def is_missing_table(error: BaseException) -> bool:
 
 
 def is_clash(error: BaseException) -> bool:
-    """Two transactions got in each other's way, and this one was rolled back; it may run again."""
+    """Return whether a conflict of transactions rolled this one back; it may be retried."""
     error = original(error)
     state: str | None = getattr(error, "sqlstate", None)
     return state in _CLASHES or _mysql_code(error) in _MYSQL_CLASHES
@@ -86,11 +86,11 @@ def _mysql_code(error: BaseException) -> Any:
 
 
 def translate(error: BaseException, url: sa.URL) -> HoldfastError:
-    """What to tell the caller."""
+    """Return the error to raise for a driver's error."""
     error = original(error)
     where = f"the database {shown(url)}"
     if "invalid connection option" in str(error):
-        return InvalidUrl(f"{where}: {_first_line(error)}", hint="check what comes after the `?`")
+        return InvalidUrl(f"{where}: {_first_line(error)}", hint="check the part after the `?`")
     if url.get_backend_name() == "sqlite":
         text = str(error).lower()
         for sign, what, hint in _SQLITE:
@@ -101,27 +101,28 @@ def translate(error: BaseException, url: sa.URL) -> HoldfastError:
         return StoreUnavailable(f"{where} does not answer: {reason}", hint=_START_HINT)
     if (getattr(error, "sqlstate", None) or _mysql_code(error)) in _TOO_LONG:
         return StoreUnavailable(
-            f"{where} gave up: {_first_line(error)}",
-            hint="another client holds the rows, or the limit on a statement's time is too low",
+            f"{where} timed out: {_first_line(error)}",
+            hint="another client has locked the rows, or the statement timeout is too low",
         )
     if _mysql_code(error) in (1142, 1419):
         return StoreFailed(
-            f"{where} refuses: {_first_line(error)}",
+            f"{where} refused the request: {_first_line(error)}",
             hint="the user needs the privileges to create tables and triggers; with a binary log, "
             "also SUPER, or log_bin_trust_function_creators = 1 on the server",
         )
     if type(error).__name__ == "OperationalError" and not is_missing_table(error):
         return StoreUnavailable(
-            f"{where} refuses: {_first_line(error)}", hint="check user, password and database name"
+            f"{where} refused the request: {_first_line(error)}",
+            hint="check user, password and database name",
         )
     return StoreFailed(
-        f"{where} refuses a statement: {_first_line(error)}",
-        hint="`holdfast db check` tells whether its schema fits; if it does, this is a bug",
+        f"{where} rejected a statement: {_first_line(error)}",
+        hint="`holdfast db check` shows whether its schema matches; if it does, this is a bug",
     )
 
 
 def shown(url: sa.URL) -> str:
-    """The URL without its password."""
+    """Return the URL without its password."""
     return without_password(url.render_as_string(hide_password=True))
 
 

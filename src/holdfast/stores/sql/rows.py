@@ -1,4 +1,4 @@
-"""Between rows and the values of `holdfast.entry`."""
+"""Conversion between rows and the values of `holdfast.model.entry`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.entry import AssetInfo, Entry, Expired, TaskWriter, Version, Writer, signature
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import AssetInfo, Entry, Expired, TaskWriter, Version, Writer, signature
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 
 Row = Sequence[Any]
 
@@ -38,19 +38,19 @@ def instant(micros: int) -> datetime:
 
 
 def digest(name: str) -> str:
-    """What finds an asset by a name or URI that is too long for an index."""
+    """Return the digest that indexes a name or URI, which may be too long for an index."""
     return hashlib.sha256(name.encode()).hexdigest()
 
 
 def writer_column(writer: Writer, scope: StoreScope) -> str | None:
-    """NULL where a task instance writes its own entries."""
+    """Return the writer's column, which is NULL if a task instance writes its own entries."""
     if isinstance(writer, TaskWriter) and writer.scope == scope:
         return None
     return writer_text(writer)
 
 
 def writer_text(writer: Writer) -> str:
-    """The writer as an entry records it."""
+    """Return the writer as an entry records it."""
     return _encode_writer(signature(writer)).decode()
 
 
@@ -79,7 +79,7 @@ def expired(row: Row) -> Expired:
 
 
 def assets(rows: Iterable[Row]) -> tuple[AssetInfo, ...]:
-    """From one row for each asset and DAG that declares it, ordered by asset."""
+    """Return the assets from one row for each asset and DAG that declares it, ordered by asset."""
     return tuple(
         AssetInfo(
             *(asset[0], asset[1], asset[2], bool(asset[3])),

@@ -1,11 +1,11 @@
-"""Between rows and the values of `holdfast.run`."""
+"""Conversion between rows and the values of `holdfast.model.run`."""
 
 from __future__ import annotations
 
 import msgspec
 
-from holdfast.base_value import base_value
-from holdfast.run import (
+from holdfast.model.plain_types import base_value
+from holdfast.model.run import (
     AssetEvent,
     AttemptInfo,
     DagInfo,
@@ -20,7 +20,7 @@ from holdfast.run import (
     Watch,
     WatchInfo,
 )
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores.sql.rows import Row, instant, time_of
 
 _encode = msgspec.json.Encoder(enc_hook=base_value).encode

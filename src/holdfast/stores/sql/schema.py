@@ -1,4 +1,4 @@
-"""The database's schema: which revision it has, and bringing it to the one that we work with."""
+"""Schema of the database: its revision, and migrations to the current one."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from holdfast.stores.sql.tables import metadata
 
 VERSION_TABLE = "hf_schema_version"
 HEAD = "0008"
-"""The newest revision. Kept here, so that opening a store needs no look at the migrations."""
+"""The newest revision, a constant so that opening a store need not read the migrations."""
 
 _SELECT_REVISION = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608
 _MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def ensure(engine: sa.Engine, url: str) -> None:
-    """Refuse a database whose schema is not ours; an embedded one is brought up to date."""
+    """Raise SchemaMismatch if the schema is not the newest; migrate an embedded database."""
     dialect = parse_url(url)[1]
     current = _current(engine)
     if current == HEAD:
@@ -39,13 +39,13 @@ def ensure(engine: sa.Engine, url: str) -> None:
 
 
 def check(url: str) -> tuple[str | None, str]:
-    """The revision that the database has, and the newest."""
+    """Return the revision of the database, and the newest."""
     with _engine(url) as (engine, _):
         return _current(engine), HEAD
 
 
 def migrate(url: str) -> tuple[str | None, str]:
-    """Bring the database to the newest revision; the revision before and after."""
+    """Migrate the database to the newest revision; return the revision before and after."""
     from alembic import command
 
     with _locked(url) as connection:
@@ -60,13 +60,13 @@ def migrate(url: str) -> tuple[str | None, str]:
 
 
 def downgrade(url: str, revision: str) -> tuple[str | None, str | None]:
-    """Take the database back to an older revision, or `base` for none."""
+    """Downgrade to an older revision, or `base` for none; return the revision before and after."""
     from alembic import command
 
     if revision != "base" and revision not in _known():
         raise NotFound(
-            f"there is no schema revision `{revision}`",
-            hint=f"known: base, {', '.join(sorted(_known()))}",
+            f"unknown schema revision `{revision}`",
+            hint=f"known revisions: base, {', '.join(sorted(_known()))}",
         )
     with _locked(url) as connection:
         before = _current_in(connection)
@@ -80,14 +80,15 @@ def downgrade(url: str, revision: str) -> tuple[str | None, str | None]:
 
 
 def _drop_leftovers(connection: sa.Connection) -> None:
-    """What a killed first migration left where DDL commits by itself: tables without a row."""
+    """Drop the empty tables that a killed first migration left, because DDL commits implicitly
+    there. Raise SchemaMismatch if one has rows."""
     present = set(sa.inspect(connection).get_table_names())
     leftovers = [table for table in reversed(metadata.sorted_tables) if table.name in present]
     for table in leftovers:
         if connection.execute(sa.select(sa.exists(sa.select(1).select_from(table)))).scalar():
             raise SchemaMismatch(
-                f"the database has rows in {table.name}, but {VERSION_TABLE} does not say which "
-                "revision it has",
+                f"the database has rows in {table.name}, but {VERSION_TABLE} does not contain its "
+                "revision",
                 hint=f"restore {VERSION_TABLE} from the backup that the rows came from",
             )
     for table in leftovers:
@@ -97,13 +98,13 @@ def _drop_leftovers(connection: sa.Connection) -> None:
 def _newer(revision: str) -> SchemaMismatch:
     return SchemaMismatch(
         f"the database has schema {revision}, which this version of Holdfast does not know",
-        hint="a newer version has migrated it: upgrade holdfast here too",
+        hint="a newer version has migrated it: upgrade Holdfast here too",
     )
 
 
 def _current(engine: sa.Engine) -> str | None:
-    """The revision, or None where there are no tables of ours."""
-    # Not through SQLAlchemy's connection, which asks the database much else first.
+    """Return the revision, or None if the database has no tables of ours."""
+    # Not through SQLAlchemy's connection, which sends other queries first.
     connection = connect(engine)
     try:
         cursor = connection.cursor()
@@ -120,7 +121,7 @@ def _current(engine: sa.Engine) -> str | None:
 
 
 def _current_in(connection: sa.Connection) -> str | None:
-    """The same in a transaction, which an error would end."""
+    """Return the revision inside a transaction, which an error would abort."""
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
     row = connection.exec_driver_sql(_SELECT_REVISION).first()
@@ -143,7 +144,7 @@ def _config(connection: sa.Connection) -> Any:
 
 @contextmanager
 def _engine(url: str) -> Iterator[tuple[sa.Engine, Dialect]]:
-    """An engine, whose driver's errors come out as ours."""
+    """Yield an engine; translate driver errors that are raised inside."""
     parsed, dialect = parse_url(url)
     engine = make_engine(parsed, dialect)
     try:
@@ -161,7 +162,7 @@ def _engine(url: str) -> Iterator[tuple[sa.Engine, Dialect]]:
 
 @contextmanager
 def _locked(url: str) -> Iterator[sa.Connection]:
-    """A connection in a transaction, as the only one that migrates."""
+    """Yield a connection in a transaction that holds the migration lock."""
     with _engine(url) as (engine, dialect), engine.connect() as connection:
         connection.exec_driver_sql(dialect.begin)
         for statement in dialect.migration_lock:

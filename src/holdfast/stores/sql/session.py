@@ -1,4 +1,4 @@
-"""Operations inside a SQLAlchemy session that somebody else holds, and commits."""
+"""Operations inside a SQLAlchemy session that the caller holds and commits."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy.orm import Session
 
-from holdfast.colour import Call
-from holdfast.command import Command
+from holdfast.commands import Command
+from holdfast.flow import Call
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import parse_url
 from holdfast.stores.sql.failures import is_driver_error, translate
-from holdfast.stores.sql.operations import OPERATIONS
+from holdfast.stores.sql.operations import operation_for
 from holdfast.stores.sql.operations.steps import BEGIN, SNAPSHOT, Context
 
 A = TypeVar("A")
 
 
 def execute_in(session: Session, command: Command[A], history_limit: int) -> A:
-    """Carry the command out in the session's transaction; it is durable when that commits."""
+    """Execute the command in the session's transaction; it is durable once that commits."""
     connection = session.connection()
     url = connection.engine.url
     dialect = parse_url(url.render_as_string(hide_password=False))[1]
-    # Text for the driver, and not statements for SQLAlchemy, which would take a parameter with a
-    # column's name for a value to write.
+    # Driver SQL instead of SQLAlchemy statements, for which a parameter with a column's name would
+    # be a value to write.
     kind: Any = type(connection.dialect)
     compiled = CompiledStatements(kind(paramstyle=dialect.paramstyle))
     now = time.time_ns() // 1000 if dialect.embedded else None
-    steps = OPERATIONS[type(command)](Context(dialect, history_limit), command)
+    steps = operation_for(command)(Context(dialect, history_limit), command)
     answer: Any = None
     try:
         while True:

@@ -1,4 +1,4 @@
-"""The store in SQL: the two doors, and what happens when the database goes away."""
+"""SQL store: its sync and async entry points, and retries while the database is down."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from threading import RLock
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
-from holdfast.colour import Call
-from holdfast.command import Command
+from holdfast import flow
+from holdfast.commands import Command
 from holdfast.errors import HoldfastError
+from holdfast.flow import Call
 from holdfast.store import Store
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import connect, make_engine, parse_url
@@ -30,22 +31,22 @@ from holdfast.stores.sql.operations.steps import (
     Query,
     Steps,
 )
-from holdfast.stores.sql.patience import Limit, Patience, Progress, unanswered
-from holdfast.stores.sql.pool import AsyncPool, Link, Pool, cancel, cut
+from holdfast.stores.sql.pool import MAX_CONNECTIONS, AsyncPool, Link, Pool, cancel, cut
+from holdfast.stores.sql.retries import Progress, RetryPolicy, Timeout, unanswered
 from holdfast.stores.sql.rows import micros
 from holdfast.stores.sql.schema import ensure
 
 A = TypeVar("A")
 
-UNLIMITED = Limit(None)
+NO_TIMEOUT = Timeout(None)
 
 
 class SqlStore(Store):
     """Task and asset state in SQLite, PostgreSQL, or MySQL/MariaDB.
 
-    While the database is away, commands wait for it up to `retry_window`, as far as it is safe to
-    send them again. Through the door for event loops, one that is there and silent for longer than
-    `answer_timeout` is given up, and what it does is stopped. `clock` replaces the database's
+    While the database is down, commands are retried for up to `retry_window`, where it is safe to
+    send them again. On the async entry point, a command without a response for longer than
+    `answer_timeout` is given up, and its statement cancelled. `clock` replaces the database's
     clock; for SQLite that is this machine's.
     """
 
@@ -56,9 +57,17 @@ class SqlStore(Store):
         history_limit: int = 100,
         retry_window: timedelta = timedelta(0),
         answer_timeout: timedelta | None = None,
+        max_connections: int = MAX_CONNECTIONS,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        self._options = (url, history_limit, retry_window, answer_timeout, clock)
+        self._options: dict[str, Any] = {
+            "url": url,
+            "history_limit": history_limit,
+            "retry_window": retry_window,
+            "answer_timeout": answer_timeout,
+            "max_connections": max_connections,
+            "clock": clock,
+        }
         self._url, self._dialect = parse_url(url)
         self._answer_timeout = answer_timeout.total_seconds() if answer_timeout else None
         self._engine = make_engine(self._url, self._dialect, self._answer_timeout)
@@ -67,29 +76,30 @@ class SqlStore(Store):
         self._now = _clock(clock, self._dialect.embedded)
         self._turn = RLock()
         self._compiled = CompiledStatements(self._engine.dialect)
-        self._pool = Pool(partial(connect, self._engine))
+        self._max_connections = max_connections
+        self._pool = Pool(partial(connect, self._engine), max_connections)
         self._async_pools: WeakKeyDictionary[Any, AsyncPool] = WeakKeyDictionary()
         self._cancellations: set[asyncio.Task[None]] = set()
         self._open(url)
         _OPEN.add(self)
 
     def _open(self, url: str) -> None:
-        """Wait for the database, as far as `retry_window` goes, and look at its schema."""
-        patience = Patience(self._retry_window, self._url, repeatable=True)
+        """Wait for the database for up to `retry_window`, and check its schema."""
+        policy = RetryPolicy(self._retry_window, self._url, repeatable=True)
         while True:
             try:
                 return ensure(self._engine, url)
             except HoldfastError:
                 raise
             except Exception as error:
-                pause = patience.after(error, Progress())
+                pause = policy.after(error, Progress())
             time.sleep(pause)
 
     def __repr__(self) -> str:
         return f"<SqlStore {shown(self._url)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, self._options
+        return partial(SqlStore, **self._options), ()
 
     def supports(self, command: type[Command[Any]]) -> bool:
         return command in OPERATIONS
@@ -100,26 +110,26 @@ class SqlStore(Store):
     async def aexecute(self, command: Command[A]) -> A:
         return await self.arun(operation_for(command), command)
 
-    def run(self, operation: Operation, command: Command[A], limit: Limit = UNLIMITED) -> A:
-        """Carry out a command as this operation does."""
-        patience = None
+    def run(self, operation: Operation, command: Command[A], timeout: Timeout = NO_TIMEOUT) -> A:
+        """Execute a command by this operation."""
+        policy = None
         while True:
             progress = Progress()
             try:
-                return cast(A, self._once(operation(self._context, command), progress, limit))
+                return cast(A, self._once(operation(self._context, command), progress, timeout))
             except HoldfastError:
                 raise
             except Exception as error:
-                limit.check()
-                patience = patience or Patience(self._retry_window, self._url, command.repeatable)
-                pause = patience.after(error, progress)
+                timeout.check()
+                policy = policy or RetryPolicy(self._retry_window, self._url, command.repeatable)
+                pause = policy.after(error, progress)
             time.sleep(pause)
 
     async def arun(self, operation: Operation, command: Command[A]) -> A:
-        """The same without blocking the event loop."""
+        """Async variant of `run`."""
         if not self._dialect.native_async:
             return await self._in_thread(operation, command)
-        patience = None
+        policy = None
         while True:
             progress = Progress()
             try:
@@ -127,20 +137,20 @@ class SqlStore(Store):
             except HoldfastError:
                 raise
             except Exception as error:
-                patience = patience or Patience(
+                policy = policy or RetryPolicy(
                     self._retry_window, self._url, command.repeatable, self._answer_timeout
                 )
-                pause = patience.after(error, progress)
+                pause = policy.after(error, progress)
             await asyncio.sleep(pause)
 
     async def _in_thread(self, operation: Operation, command: Command[A]) -> A:
-        limit = Limit(None if command.lengthy else self._answer_timeout)
+        timeout = Timeout(None if command.lengthy else self._answer_timeout)
         try:
-            async with asyncio.timeout(limit.seconds):
-                return await asyncio.to_thread(self.run, operation, command, limit)
+            async with asyncio.timeout(timeout.seconds):
+                return await asyncio.to_thread(self.run, operation, command, timeout)
         except TimeoutError:
-            limit.give_up()
-            raise unanswered(limit.seconds) from None
+            timeout.give_up()
+            raise unanswered(timeout.seconds) from None
 
     def close(self) -> None:
         self._pool.close()
@@ -151,14 +161,14 @@ class SqlStore(Store):
             await pool.close()
         self.close()
 
-    def _once(self, steps: Steps[A], progress: Progress, limit: Limit) -> A:
-        link = self._pool.take()
+    def _once(self, steps: Steps[A], progress: Progress, timeout: Timeout) -> A:
+        link = self._pool.take(timeout.seconds)
         try:
-            if limit.seconds is None:
-                answer = self._drive(steps, link.cursor, progress, limit)
+            if timeout.seconds is None:
+                answer = self._drive(steps, link.cursor, progress, timeout)
             else:
-                with limit.over(partial(self._dialect.interrupt, link.connection)):
-                    answer = self._drive(steps, link.cursor, progress, limit)
+                with timeout.over(partial(self._dialect.interrupt, link.connection)):
+                    answer = self._drive(steps, link.cursor, progress, timeout)
         except HoldfastError:
             self._pool.give(link)
             raise
@@ -169,68 +179,69 @@ class SqlStore(Store):
                     link.cursor.execute("ROLLBACK")
             self._pool.discard(link)
             if is_lost(error):
-                self._pool.close()  # what is idle was lost with it
+                self._pool.close()  # the idle ones were lost with it
             raise
         self._pool.give(link)
         return answer
 
-    def _drive(self, steps: Steps[A], cursor: Any, progress: Progress, limit: Limit) -> A:
-        if not self._dialect.embedded:
-            return self._carry_out(steps, cursor, progress, limit)
-        with ExitStack() as turn:
-            return self._carry_out(steps, cursor, progress, limit, turn)
+    def _drive(self, steps: Steps[A], cursor: Any, progress: Progress, timeout: Timeout) -> A:
+        def do(step: Any) -> Any:
+            if type(step) is tuple:
+                return self._run(cursor, step)
+            if isinstance(step, Call):
+                return step.sync()
+            if self._dialect.embedded and step == self._dialect.begin:
+                # Writers of this process take turns, because SQLite would have them poll with
+                # growing pauses.
+                if not self._turn.acquire(timeout=timeout.seconds or -1):
+                    raise unanswered(timeout.seconds)
+                turn.callback(self._turn.release)
+                timeout.check()
+            cursor.execute(step)
+            return None
 
-    def _carry_out(
-        self,
-        steps: Steps[A],
-        cursor: Any,
-        progress: Progress,
-        limit: Limit,
-        turn: ExitStack | None = None,
-    ) -> A:
+        with ExitStack() as turn:
+            return flow.run(self._transaction(steps, progress, timeout), do)
+
+    def _transaction(
+        self, steps: Steps[A], progress: Progress, timeout: Timeout = NO_TIMEOUT
+    ) -> flow.Steps[str | Query | Call, A]:
+        """Yield the queries and calls of an operation, and the SQL text of its transaction."""
         try:
             query = next(steps)
             while True:
-                limit.check()
+                timeout.check()
+                answer = None
                 if query is BEGIN:
-                    if turn is not None:
-                        # Writers of this process take turns: SQLite would have them look again and
-                        # again, with longer and longer pauses.
-                        if not self._turn.acquire(timeout=limit.seconds or -1):
-                            raise unanswered(limit.seconds)
-                        turn.callback(self._turn.release)
-                        limit.check()
-                    cursor.execute(self._dialect.begin)
+                    yield self._dialect.begin
                     progress.begun = True
-                    query = steps.send(None)
                 elif query is SNAPSHOT:
                     if not progress.begun:
-                        for text in self._dialect.snapshot:
-                            cursor.execute(text)
+                        yield from self._dialect.snapshot
                         progress.begun = True
-                    query = steps.send(None)
                 elif query is ROLLBACK:
-                    cursor.execute("ROLLBACK")
+                    yield "ROLLBACK"
                     progress.begun = False
-                    query = steps.send(None)
                 elif isinstance(query, Call):
                     try:
-                        answer = query.sync()
+                        answer = yield query
                     except Exception as error:
                         query = steps.throw(error)
-                    else:
-                        query = steps.send(answer)
+                        continue
                 else:
-                    query = steps.send(self._run(cursor, query))
+                    answer = yield query
+                query = steps.send(answer)
         except StopIteration as end:
             if progress.begun:
                 progress.committing = True
-                cursor.execute("COMMIT")
+                yield "COMMIT"
             return end.value  # type: ignore[no-any-return]
         except HoldfastError:
             if progress.begun:
-                cursor.execute("ROLLBACK")
+                yield "ROLLBACK"
             raise
+        finally:
+            steps.close()
 
     def _run(self, cursor: Any, query: Query) -> Any:
         text, params, many, returns_rows = self._compiled.prepare(query, self._now())
@@ -251,27 +262,27 @@ class SqlStore(Store):
                 steps = operation(self._context, command)
                 answer = cast(A, await self._adrive(steps, link.cursor, progress))
         except HoldfastError:
-            pool.give(link)
+            await _give_back(pool, link, progress)
             raise
         except BaseException as error:
             await pool.discard(link)
-            if is_lost(error):
+            if is_lost(error) and not progress.given_up:
                 await pool.close()
             raise
-        pool.give(link)
+        await _give_back(pool, link, progress)
         return answer
 
     @contextmanager
     def _answering(self, link: Link, progress: Progress, lengthy: bool) -> Iterator[None]:
-        """Give up what does not answer in time, unless it may take longer. That is not left to a
-        cancellation, for which psycopg would wait until the database agrees."""
+        """Give up a command that exceeds the timeout, unless it is `lengthy`. This does not rely on
+        cancelling the task, for which psycopg would wait until the database agrees."""
         if self._answer_timeout is None or lengthy:
             yield
             return
 
         def give_up() -> None:
             progress.given_up = True
-            # The database goes on with a statement, and keeps its locks, when the client is gone.
+            # The database continues a statement, and keeps its locks, when the client is gone.
             cancellation = loop.create_task(cancel(link))
             self._cancellations.add(cancellation)
             cancellation.add_done_callback(self._cancellations.discard)
@@ -285,41 +296,15 @@ class SqlStore(Store):
             timer.cancel()
 
     async def _adrive(self, steps: Steps[A], cursor: Any, progress: Progress) -> A:
-        try:
-            query = next(steps)
-            while True:
-                if query is BEGIN:
-                    await cursor.execute(self._dialect.begin)
-                    progress.begun = True
-                    query = steps.send(None)
-                elif query is SNAPSHOT:
-                    if not progress.begun:
-                        for text in self._dialect.snapshot:
-                            await cursor.execute(text)
-                        progress.begun = True
-                    query = steps.send(None)
-                elif query is ROLLBACK:
-                    await cursor.execute("ROLLBACK")
-                    progress.begun = False
-                    query = steps.send(None)
-                elif isinstance(query, Call):
-                    try:
-                        answer = await query.asynchronous()
-                    except Exception as error:
-                        query = steps.throw(error)
-                    else:
-                        query = steps.send(answer)
-                else:
-                    query = steps.send(await self._arun(cursor, query))
-        except StopIteration as end:
-            if progress.begun:
-                progress.committing = True
-                await cursor.execute("COMMIT")
-            return end.value  # type: ignore[no-any-return]
-        except HoldfastError:
-            if progress.begun:
-                await cursor.execute("ROLLBACK")
-            raise
+        async def do(step: Any) -> Any:
+            if type(step) is tuple:
+                return await self._arun(cursor, step)
+            if isinstance(step, Call):
+                return await step.asynchronous()
+            await cursor.execute(step)
+            return None
+
+        return await flow.arun(self._transaction(steps, progress), do)
 
     async def _arun(self, cursor: Any, query: Query) -> Any:
         text, params, many, returns_rows = self._compiled.prepare(query, self._now())
@@ -333,17 +318,27 @@ class SqlStore(Store):
         return await cursor.fetchall() if returns_rows else cursor.rowcount
 
     def _async_pool(self) -> AsyncPool:
-        """The pool of the running event loop: connections cannot move from one to another."""
+        """Return the pool of the running event loop: connections cannot move between loops."""
         loop = asyncio.get_running_loop()
         pool = self._async_pools.get(loop)
         if pool is None:
             connect = partial(self._dialect.connect_async, self._engine)
-            pool = self._async_pools[loop] = AsyncPool(connect, self._answer_timeout)
+            pool = self._async_pools[loop] = AsyncPool(
+                connect, self._max_connections, self._answer_timeout
+            )
         return pool
 
 
+async def _give_back(pool: AsyncPool, link: Link, progress: Progress) -> None:
+    """Return a connection to the pool, unless the timeout has cut it just before the answer."""
+    if progress.given_up:
+        await pool.discard(link)
+    else:
+        pool.give(link)
+
+
 def _clock(clock: Callable[[], datetime] | None, embedded: bool) -> Callable[[], int | None]:
-    """What to bind as `now`; None lets the database use its own clock."""
+    """Return a function for the value of `now`; None lets the database use its own clock."""
     if clock is not None:
         return lambda: micros(clock())
     if embedded:
@@ -351,28 +346,12 @@ def _clock(clock: Callable[[], datetime] | None, embedded: bool) -> Callable[[],
     return lambda: None
 
 
-def _reopen(
-    url: str,
-    history_limit: int,
-    retry_window: timedelta,
-    answer_timeout: timedelta | None,
-    clock: Callable[[], datetime] | None,
-) -> SqlStore:
-    return SqlStore(
-        url,
-        history_limit=history_limit,
-        retry_window=retry_window,
-        answer_timeout=answer_timeout,
-        clock=clock,
-    )
-
-
 _OPEN: WeakSet[SqlStore] = WeakSet()
 
 
 def _close_embedded() -> None:
-    """SQLite's locks are the process's: a child that inherits a connection would believe that it
-    holds them, and could lose what it writes."""
+    """Close SQLite's connections before a fork: its locks belong to the process, so a child that
+    inherits a connection would assume that it holds them, and could lose its writes."""
     for store in _OPEN:
         if store._dialect.embedded:
             store._pool.close()

@@ -1,7 +1,8 @@
-"""The tables. Times are microseconds since 1970 in UTC: exact and alike on every database.
+"""Tables of the database.
 
-The migrations make these tables; a test holds the two descriptions against each other. What is
-particular to one database is imported when it is used: each takes a while to load.
+Times are microseconds since 1970 in UTC: exact and alike on every database. The migrations create
+these tables; a test compares the two descriptions. Code for one database is imported on use,
+because each takes a while to load.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from holdfast.identifier import MAX_ASSET_LENGTH, MAX_ID_LENGTH
-from holdfast.value import MAX_KEY_LENGTH
+from holdfast.model.value import MAX_KEY_LENGTH
+from holdfast.portable.identifier import MAX_ASSET_LENGTH, MAX_ID_LENGTH
 
 
 class ExactText(sa.types.TypeDecorator[str]):
-    """Text of limited length that compares by code points: `A` is not `a`, nor `a ` the same."""
+    """Text of limited length that compares by code points: `A` is not `a`, and `a ` is not `a`."""
 
     impl = sa.String
     cache_ok = True
@@ -39,7 +40,7 @@ class ExactText(sa.types.TypeDecorator[str]):
 
 
 class TaskInstanceId(sa.types.TypeDecorator[str]):
-    """A `ti_id`, passed as text; PostgreSQL keeps it in its own UUID type."""
+    """A `ti_id`, passed as text; PostgreSQL stores it in its own UUID type."""
 
     impl = sa.CHAR(36)
     cache_ok = True
@@ -72,7 +73,7 @@ class LongText(sa.types.TypeDecorator[str]):
 
 
 def row_id() -> sa.types.TypeEngine[int]:
-    """An integer that the database gives out. SQLite does so for INTEGER only."""
+    """Return the type of an auto-incremented integer, which in SQLite has to be INTEGER."""
     return sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
@@ -87,7 +88,7 @@ metadata = sa.MetaData(
 
 _digest = sa.String(64)
 _word = ExactText(20)
-"""A state, kind or outcome of `holdfast.run`."""
+"""A state, kind or outcome of `holdfast.model.run`."""
 
 
 def _cascade(target: str) -> sa.ForeignKey:
@@ -113,7 +114,7 @@ run = sa.Table(
     sa.Column("leased_until", sa.BigInteger),
     sa.UniqueConstraint("dag_id", "run_id"),
 )
-"""`owner` is the process that carries the run out, until `leased_until`, or that has ended it."""
+"""`owner` is the process that holds the run, until `leased_until`, or that has ended it."""
 
 task_instance = sa.Table(
     "hf_task_instance",
@@ -166,7 +167,7 @@ result = sa.Table(
     sa.Column("key", ExactText(MAX_KEY_LENGTH), primary_key=True),
     sa.Column("value", LongText(), nullable=False),
 )
-"""What the newest attempt has left for other tasks."""
+"""Results that the newest attempt has stored for other tasks."""
 
 task_entry = sa.Table(
     "hf_task_entry",
@@ -199,10 +200,10 @@ asset = sa.Table(
     sa.Column("event_count", sa.BigInteger, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
-"""An id is never given out twice, because custom backends may know an asset by it.
-Names and URIs are too long for an index on some databases, so they are found by digest.
-`swept_revision` is the revision at the last sweep: an orphan with a later one holds something.
-`event_count` is the number of the newest event."""
+"""An id is never reused, because custom backends may identify an asset by it. Names and URIs are
+too long for an index on some databases, so they are looked up by digest. `swept_revision` is the
+revision at the last sweep: an orphan with a later one has state. `event_count` is the number of the
+newest event."""
 
 deleted_run = sa.Table(
     "hf_deleted_run",
@@ -212,8 +213,8 @@ deleted_run = sa.Table(
     sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
 )
-"""The highest revision and attempt of a deleted run's task instances. Where the run is made again,
-its instances go on from there: no version and no attempt number is given out twice."""
+"""The highest revision and attempt of a deleted run's task instances. When the run is created
+again, its instances continue from there: no version and no attempt number is used twice."""
 
 deleted_asset = sa.Table(
     "hf_deleted_asset",
@@ -283,8 +284,8 @@ dag_file = sa.Table(
     sa.Column("saved_at", sa.BigInteger, nullable=False),
     sa.Column("error", LongText()),
 )
-"""`error` is the traceback where the file cannot be imported; NULL where it can. The file with an
-empty name holds the DAGs that are away."""
+"""`error` is the traceback if the file cannot be imported; NULL if it can. The row with an empty
+file name is the placeholder for DAGs that no file holds."""
 
 dag = sa.Table(
     "hf_dag",
@@ -375,7 +376,7 @@ load = sa.Table(
     sa.Column("started_at", sa.BigInteger, nullable=False),
     sa.UniqueConstraint("name"),
 )
-"""Bulk loads that have not been finished."""
+"""Unfinished bulk loads."""
 
 load_entry = sa.Table(
     "hf_load_entry",
@@ -393,10 +394,10 @@ load_entry = sa.Table(
     sa.Column("value", LongText(), nullable=False),
     sa.Column("expires_at", sa.BigInteger),
 )
-"""What loads have brought so far: entries of assets, or of task instances, which need not be known
-yet; in each part, one of an instance's entries or more have its names. On PostgreSQL it is not
-logged, so a crash of the server empties it; and no key refers to other tables, because to check
-that for each row takes longer than to add it."""
+"""Entries of unfinished loads: of assets, or of task instances, which need not exist yet; in each
+part, at least one of an instance's entries has its names. The table is unlogged on PostgreSQL, so a
+crash of the server empties it; and it has no foreign keys, because checking them for each row takes
+longer than inserting it."""
 
 purge = sa.Table(
     "hf_purge",
@@ -423,10 +424,11 @@ purge = sa.Table(
     sa.Index(None, "ti_id", "key"),
     sa.Index(None, "name_digest", "key"),
 )
-"""Objects of a task instance or an asset, either of which may be gone, that are named no more; and
-those that are reserved, which become due when that is over. `value` is what the entry held, or is
-going to hold. Triggers add what a change leaves unnamed. What an entry of a custom backend has
-named, which has no triggers, is `tracked`: looked at now and then."""
+"""Purge queue: objects of a task instance or an asset, either of which may be gone, that no entry
+refers to any more; and reserved ones, which become due when the reservation expires. `value` is the
+value of the entry, past or future. Triggers (`triggers.py`) add the objects that a change leaves
+without a reference. An object of a custom backend's entry, which has no triggers, is `tracked`:
+checked periodically."""
 
 client_request = sa.Table(
     "hf_client_request",
@@ -437,5 +439,4 @@ client_request = sa.Table(
     sa.Column("answer", LongText(), nullable=False),
     sa.Column("answered_at", sa.BigInteger, nullable=False),
 )
-"""The latest request of each client that was carried out, what tells its command from another, and
-the JSON text of its answer."""
+"""The latest executed request of each client, the digest of its command, and its answer as JSON."""

@@ -1,4 +1,4 @@
-"""Declared assets, assets that nobody declares any more, and what deleting takes along."""
+"""Declared assets, assets that are no longer declared, and cascading deletion."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import (
+from holdfast import commands as c
+from holdfast.commands import (
     DeclareAsset,
     DeclareDagAssets,
     DeleteOrphans,
@@ -20,9 +20,10 @@ from holdfast.command import (
     ListOrphans,
     Set,
 )
-from holdfast.entry import AssetInfo, TaskWriter
 from holdfast.errors import AssetInactive, InvalidInput, UnknownAsset, UnknownTaskInstance
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import AssetInfo, TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import (
     ANN,
@@ -33,7 +34,6 @@ from holdfast.testing.conformance.fixtures import (
     StoreFixtures,
     supported,
 )
-from holdfast.testing.door import Door
 
 DAY = timedelta(days=1)
 
@@ -52,26 +52,26 @@ WRITES: list[c.Command[Any]] = [
 
 
 class Declarations(StoreFixtures):
-    def test_an_asset_declared_by_hand_is_known(self, do: Door) -> None:
+    def test_an_asset_declared_by_hand_is_known(self, do: Client) -> None:
         info = do(DeclareAsset("orders", ORDERS_URI))
 
         assert info == AssetInfo(info.asset_id, "orders", ORDERS_URI, True, (), None)
         assert do(ListAssets()) == (info,)
 
-    def test_declaring_an_asset_again_changes_nothing(self, do: Door) -> None:
+    def test_declaring_an_asset_again_changes_nothing(self, do: Client) -> None:
         first = do(DeclareAsset("orders", ORDERS_URI))
         do(Set(ORDERS, "k", "1", ANN))
 
         assert do(DeclareAsset("orders", ORDERS_URI)) == first
         assert do(Get(ORDERS, "k")) == "1"
 
-    def test_a_name_or_uri_alone_stands_for_the_asset_that_has_it(self, do: Door) -> None:
+    def test_a_name_or_uri_alone_identifies_its_asset(self, do: Client) -> None:
         info = do(DeclareAsset("orders", ORDERS_URI))
 
         assert do(DeclareAsset(name="orders")) == info
         assert do(DeclareAsset(uri=ORDERS_URI)) == info
 
-    def test_a_name_or_uri_alone_declares_a_new_asset(self, do: Door) -> None:
+    def test_a_name_or_uri_alone_declares_a_new_asset(self, do: Client) -> None:
         by_name = do(DeclareAsset(name="orders"))
         by_uri = do(DeclareAsset(uri=CUSTOMERS_URI))
 
@@ -80,16 +80,16 @@ class Declarations(StoreFixtures):
 
     @pytest.mark.parametrize("declared", [("orders", "s3://other"), ("other", ORDERS_URI)])
     def test_a_name_or_uri_of_another_asset_is_refused(
-        self, do: Door, asset: AssetScope, declared: tuple[str, str]
+        self, do: Client, asset: AssetScope, declared: tuple[str, str]
     ) -> None:
-        with pytest.raises(InvalidInput, match="clash"):
+        with pytest.raises(InvalidInput, match="conflicts with"):
             do(DeclareAsset(*declared))
-        with pytest.raises(InvalidInput, match="clash"):
+        with pytest.raises(InvalidInput, match="conflicts with"):
             do(DeclareDagAssets("sales", (OF_CUSTOMERS, declared)))
 
         assert [info.name for info in do(ListAssets())] == ["orders"]
 
-    def test_a_dag_declares_exactly_its_assets(self, do: Door) -> None:
+    def test_a_dag_declares_exactly_its_assets(self, do: Client) -> None:
         do(DeclareDagAssets("sales", (OF_ORDERS, OF_CUSTOMERS)))
         do(DeclareDagAssets("returns", (OF_ORDERS, OF_ORDERS)))
 
@@ -101,7 +101,7 @@ class Declarations(StoreFixtures):
         )
         assert (orders.name, orders.dags) == ("orders", ("returns", "sales"))
 
-    def test_one_asset_is_found_by_id_name_or_uri(self, do: Door) -> None:
+    def test_one_asset_is_found_by_id_name_or_uri(self, do: Client) -> None:
         do(DeclareDagAssets("sales", (OF_ORDERS, OF_CUSTOMERS)))
         do(DeclareDagAssets("returns", (OF_ORDERS,)))
         _, orders = do(ListAssets())
@@ -111,7 +111,7 @@ class Declarations(StoreFixtures):
         with pytest.raises(UnknownAsset):
             do(c.GetAsset(AssetScope(name="orderz")))
 
-    def test_assets_are_listed_page_by_page(self, do: Door) -> None:
+    def test_assets_are_listed_page_by_page(self, do: Client) -> None:
         do(DeclareDagAssets("sales", tuple((name, name) for name in "cab")))
         do(DeclareDagAssets("returns", tuple((name, name) for name in "ab")))
 
@@ -120,7 +120,7 @@ class Declarations(StoreFixtures):
         assert [info.name for info in do(ListAssets(offset=2))] == ["c"]
         assert do(ListAssets(limit=1, offset=3)) == ()
 
-    def test_an_asset_stays_active_while_one_dag_declares_it(self, do: Door) -> None:
+    def test_an_asset_stays_active_while_one_dag_declares_it(self, do: Client) -> None:
         do(DeclareDagAssets("sales", (OF_ORDERS,)))
         do(DeclareDagAssets("returns", (OF_ORDERS,)))
         do(DeclareDagAssets("sales", ()))
@@ -130,7 +130,7 @@ class Declarations(StoreFixtures):
         do(Set(ORDERS, "k", "1", ANN))
 
     def test_an_asset_that_no_dag_declares_any_more_is_deactivated(
-        self, do: Door, clock: Clock
+        self, do: Client, clock: Clock
     ) -> None:
         self._orphan(do)
         deactivated_at = clock()
@@ -142,7 +142,7 @@ class Declarations(StoreFixtures):
         assert (orders.dags, orders.orphaned_at) == ((), deactivated_at)
 
     def test_an_asset_declared_by_hand_is_never_deactivated(
-        self, do: Door, asset: AssetScope
+        self, do: Client, asset: AssetScope
     ) -> None:
         do(DeclareDagAssets("sales", (OF_ORDERS,)))
         do(DeclareDagAssets("sales", ()))
@@ -151,7 +151,7 @@ class Declarations(StoreFixtures):
         assert orders.orphaned_at is None
         do(Set(asset, "k", "1", ANN))
 
-    def test_an_inactive_asset_cannot_be_written(self, do: Door) -> None:
+    def test_an_inactive_asset_cannot_be_written(self, do: Client) -> None:
         self._orphan(do)
 
         for command in supported(do, WRITES):
@@ -162,7 +162,7 @@ class Declarations(StoreFixtures):
         assert do(Get(ORDERS, "new")) is None
 
     def test_an_attempt_cannot_stage_for_an_inactive_asset(
-        self, do: Door, attempt: TaskWriter
+        self, do: Client, attempt: TaskWriter
     ) -> None:
         self._orphan(do)
 
@@ -171,7 +171,7 @@ class Declarations(StoreFixtures):
         with pytest.raises(AssetInactive):
             do(c.Advance(ORDERS, "k", "2", attempt, on_success=True))
 
-    def test_an_inactive_asset_can_be_read(self, do: Door) -> None:
+    def test_an_inactive_asset_can_be_read(self, do: Client) -> None:
         self._orphan(do)
 
         entry = do(GetEntry(ORDERS, "k"))
@@ -185,8 +185,8 @@ class Declarations(StoreFixtures):
         [DeclareDagAssets("returns", (OF_ORDERS,)), DeclareAsset("orders", ORDERS_URI)],
         ids=["by a DAG", "by hand"],
     )
-    def test_an_asset_that_comes_back_has_its_state_back(
-        self, do: Door, declaration: c.Command[Any]
+    def test_an_asset_declared_again_has_its_state_again(
+        self, do: Client, declaration: c.Command[Any]
     ) -> None:
         self._orphan(do)
 
@@ -198,8 +198,8 @@ class Declarations(StoreFixtures):
         do(Set(ORDERS, "k", "2", ANN))
         assert [step.value for step in do(History(ORDERS, "k"))] == ["2", "1"]
 
-    def test_the_sweep_takes_what_was_deactivated_by_the_cut_off(
-        self, do: Door, clock: Clock
+    def test_the_sweep_includes_assets_deactivated_by_the_cut_off(
+        self, do: Client, clock: Clock
     ) -> None:
         self._orphan(do)
         clock.forward(7 * DAY)
@@ -212,8 +212,8 @@ class Declarations(StoreFixtures):
         assert do(List(ORDERS)).total == 0
         assert do(History(ORDERS, "k")) == ()
 
-    def test_the_sweep_leaves_what_was_deactivated_after_the_cut_off(
-        self, do: Door, clock: Clock
+    def test_the_sweep_skips_assets_deactivated_after_the_cut_off(
+        self, do: Client, clock: Clock
     ) -> None:
         self._orphan(do)
         cutoff = clock() - timedelta(microseconds=1)
@@ -223,8 +223,8 @@ class Declarations(StoreFixtures):
         assert do(Get(ORDERS, "k")) == "1"
         assert len(do(History(ORDERS, "k"))) == 1
 
-    def test_the_sweep_leaves_active_assets(
-        self, do: Door, asset: AssetScope, clock: Clock
+    def test_the_sweep_skips_active_assets(
+        self, do: Client, asset: AssetScope, clock: Clock
     ) -> None:
         do(DeclareDagAssets("sales", (OF_CUSTOMERS,)))
         do(Set(asset, "k", "1", ANN))
@@ -236,7 +236,7 @@ class Declarations(StoreFixtures):
         assert do(Get(asset, "k")) == "1"
         assert do(Get(CUSTOMERS, "k")) == "1"
 
-    def test_the_sweep_leaves_an_asset_that_came_back(self, do: Door, clock: Clock) -> None:
+    def test_the_sweep_skips_an_asset_declared_again(self, do: Client, clock: Clock) -> None:
         self._orphan(do)
         clock.forward(8 * DAY)
         do(DeclareDagAssets("sales", (OF_ORDERS,)))
@@ -244,7 +244,9 @@ class Declarations(StoreFixtures):
         assert do(DeleteOrphans(clock())) == 0
         assert do(Get(ORDERS, "k")) == "1"
 
-    def test_the_sweep_takes_what_is_left_of_deleted_entries(self, do: Door, clock: Clock) -> None:
+    def test_the_sweep_deletes_the_history_of_deleted_entries(
+        self, do: Client, clock: Clock
+    ) -> None:
         do(DeclareDagAssets("sales", (OF_ORDERS,)))
         do(Set(ORDERS, "k", "1", ANN))
         do(c.Delete(ORDERS, "k", ANN))
@@ -254,22 +256,22 @@ class Declarations(StoreFixtures):
         assert do(DeleteOrphans(clock())) == 1
         assert do(History(ORDERS, "k")) == ()
 
-    def test_after_the_sweep_there_is_nothing_to_sweep(self, do: Door, clock: Clock) -> None:
+    def test_after_the_sweep_there_is_nothing_to_sweep(self, do: Client, clock: Clock) -> None:
         self._orphan(do)
         do(DeleteOrphans(clock()))
 
         assert do(ListOrphans(clock())) == ()
         assert do(DeleteOrphans(clock())) == 0
 
-    def test_an_inactive_asset_that_holds_nothing_is_no_orphan(
-        self, do: Door, clock: Clock
-    ) -> None:
+    def test_an_inactive_asset_without_state_is_no_orphan(self, do: Client, clock: Clock) -> None:
         do(DeclareDagAssets("sales", (OF_ORDERS,)))
         do(DeclareDagAssets("sales", ()))
 
         assert do(ListOrphans(clock())) == ()
 
-    def test_a_swept_asset_is_still_known_and_still_inactive(self, do: Door, clock: Clock) -> None:
+    def test_a_swept_asset_is_still_known_and_still_inactive(
+        self, do: Client, clock: Clock
+    ) -> None:
         self._orphan(do)
         do(DeleteOrphans(clock()))
 
@@ -277,7 +279,7 @@ class Declarations(StoreFixtures):
         with pytest.raises(AssetInactive):
             do(Set(ORDERS, "k", "2", ANN))
 
-    def test_versions_grow_across_the_sweep(self, do: Door, clock: Clock) -> None:
+    def test_versions_grow_across_the_sweep(self, do: Client, clock: Clock) -> None:
         before = self._orphan(do)
         do(DeleteOrphans(clock()))
         do(DeclareDagAssets("sales", (OF_ORDERS,)))
@@ -286,13 +288,13 @@ class Declarations(StoreFixtures):
         assert do(Set(ORDERS, "k", "2", ANN, if_version=0)) > before
         assert [step.previous for step in do(History(ORDERS, "k"))] == [0]
 
-    def test_declaring_one_asset_at_the_same_time_makes_one(self, do: Door) -> None:
+    def test_concurrent_declarations_of_an_asset_create_one(self, do: Client) -> None:
         declared = do.together([DeclareAsset("orders", ORDERS_URI)] * 6)
 
         assert do(ListAssets()) == (declared[0],)
         assert declared == [declared[0]] * 6
 
-    def _orphan(self, do: Door) -> int:
+    def _orphan(self, do: Client) -> int:
         do(DeclareDagAssets("sales", (OF_ORDERS,)))
         version = do(Set(ORDERS, "k", "1", ANN))
         do(DeclareDagAssets("sales", ()))
@@ -301,7 +303,7 @@ class Declarations(StoreFixtures):
 
 class Deletion(StoreFixtures):
     def test_deleting_an_asset_deletes_its_entries_and_history(
-        self, do: Door, asset: AssetScope
+        self, do: Client, asset: AssetScope
     ) -> None:
         do(Set(asset, "k", "1", ANN))
 
@@ -315,7 +317,7 @@ class Deletion(StoreFixtures):
         assert do(Get(asset, "k")) is None
         assert do(History(asset, "k")) == ()
 
-    def test_the_id_of_a_deleted_asset_is_not_given_to_another(self, do: Door) -> None:
+    def test_the_id_of_a_deleted_asset_is_not_given_to_another(self, do: Client) -> None:
         deleted = do(DeclareAsset("orders", ORDERS_URI))
         do(c.DeleteAsset(ORDERS))
 
@@ -324,7 +326,7 @@ class Deletion(StoreFixtures):
         with pytest.raises(UnknownAsset):
             do(Get(AssetScope(asset_id=deleted.asset_id), "k"))
 
-    def test_deleting_an_asset_leaves_the_others(self, do: Door, asset: AssetScope) -> None:
+    def test_deleting_an_asset_leaves_the_others(self, do: Client, asset: AssetScope) -> None:
         do(DeclareAsset("customers", CUSTOMERS_URI))
         do(Set(CUSTOMERS, "k", "1", ANN))
 
@@ -332,7 +334,7 @@ class Deletion(StoreFixtures):
 
         assert do(Get(CUSTOMERS, "k")) == "1"
 
-    def test_deleting_a_run_deletes_its_task_entries(self, do: Door, task: TaskScope) -> None:
+    def test_deleting_a_run_deletes_its_task_entries(self, do: Client, task: TaskScope) -> None:
         mapped = TaskScope(task.dag_id, task.run_id, "other", 3)
         do(c.RegisterTask(mapped))
         do(Set(task, "k", "1", ANN))
@@ -345,7 +347,7 @@ class Deletion(StoreFixtures):
             with pytest.raises(UnknownTaskInstance):
                 do(Get(scope, "k"))
 
-    def test_a_deleted_run_that_comes_back_has_no_entries(self, do: Door, task: TaskScope) -> None:
+    def test_a_recreated_run_has_no_entries(self, do: Client, task: TaskScope) -> None:
         do(Set(task, "k", "1", ANN))
         do(c.DeleteRun(task.dag_id, task.run_id))
 
@@ -353,7 +355,7 @@ class Deletion(StoreFixtures):
 
         assert do(Get(task, "k")) is None
 
-    def test_deleting_a_run_leaves_other_runs(self, do: Door, task: TaskScope) -> None:
+    def test_deleting_a_run_leaves_other_runs(self, do: Client, task: TaskScope) -> None:
         neighbours = [
             TaskScope(task.dag_id, "tuesday", task.task_id),
             TaskScope("returns", task.run_id, task.task_id),
@@ -366,8 +368,8 @@ class Deletion(StoreFixtures):
 
         assert [do(Get(scope, "k")) for scope in neighbours] == ["1", "1"]
 
-    def test_deleting_a_run_leaves_what_it_wrote_to_assets(
-        self, do: Door, asset: AssetScope, task: TaskScope
+    def test_deleting_a_run_keeps_the_asset_entries_it_wrote(
+        self, do: Client, asset: AssetScope, task: TaskScope
     ) -> None:
         do(Set(asset, "k", "1", TaskWriter(task)))
 

@@ -1,4 +1,4 @@
-"""Attempts: only the newest one of a task instance may write, while it lasts."""
+"""Attempts and fencing: only the newest attempt of a task instance may write, until it ends."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import (
+from holdfast import commands as c
+from holdfast.commands import (
     Advance,
     Clear,
     Delete,
@@ -20,11 +20,11 @@ from holdfast.command import (
     SetMany,
     StartAttempt,
 )
-from holdfast.entry import TaskWriter
 from holdfast.errors import StaleAttempt, UnknownTaskInstance
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.client import Client
 from holdfast.testing.conformance.fixtures import ANN, ORDERS, TASK, StoreFixtures, supported
-from holdfast.testing.door import Door
 
 FIRST = TaskWriter(TASK, 1)
 
@@ -52,11 +52,11 @@ WRITES_OF_THE_FIRST: list[c.Command[Any]] = [
 
 
 class Attempts(StoreFixtures):
-    def test_attempts_are_numbered_from_one(self, do: Door, task: TaskScope) -> None:
+    def test_attempts_are_numbered_from_one(self, do: Client, task: TaskScope) -> None:
         assert [do(StartAttempt(task)) for _ in range(3)] == [1, 2, 3]
 
-    def test_an_attempt_does_not_begin_after_one_that_its_starter_did_not_know_of(
-        self, do: Door, task: TaskScope
+    def test_an_attempt_does_not_start_if_an_unknown_one_was_started_before(
+        self, do: Client, task: TaskScope
     ) -> None:
         assert do(StartAttempt(task, after=0)) == 1
         with pytest.raises(StaleAttempt, match="attempt 1"):
@@ -64,9 +64,7 @@ class Attempts(StoreFixtures):
 
         assert do(StartAttempt(task, after=1)) == 2
 
-    def test_an_attempt_starts_after_the_newest_that_is_known(
-        self, do: Door, task: TaskScope
-    ) -> None:
+    def test_an_attempt_starts_after_the_newest_one(self, do: Client, task: TaskScope) -> None:
         assert do(StartAttempt(task, after=0)) == 1
         assert do(StartAttempt(task, after=1)) == 2
 
@@ -76,7 +74,7 @@ class Attempts(StoreFixtures):
 
         assert do(Get(task, "k")) == "1"
 
-    def test_map_indices_have_attempts_of_their_own(self, do: Door, task: TaskScope) -> None:
+    def test_map_indices_have_attempts_of_their_own(self, do: Client, task: TaskScope) -> None:
         other = TaskScope(task.dag_id, task.run_id, task.task_id, 0)
         do(c.RegisterTask(other))
         do(StartAttempt(task))
@@ -84,7 +82,7 @@ class Attempts(StoreFixtures):
         assert do(StartAttempt(other)) == 1
 
     def test_a_live_attempt_may_write_and_delete_in_both_stores(
-        self, do: Door, scope: StoreScope, attempt: TaskWriter
+        self, do: Client, scope: StoreScope, attempt: TaskWriter
     ) -> None:
         do(Set(scope, "a", "1", attempt))
         do(Set(scope, "b", "1", attempt))
@@ -93,8 +91,8 @@ class Attempts(StoreFixtures):
         assert do(Get(scope, "a")) is None
         assert do(Get(scope, "b")) == "1"
 
-    def test_an_entry_knows_the_task_of_the_attempt_that_wrote_it(
-        self, do: Door, scope: StoreScope, attempt: TaskWriter
+    def test_an_entry_names_the_task_of_the_attempt_that_wrote_it(
+        self, do: Client, scope: StoreScope, attempt: TaskWriter
     ) -> None:
         do(Set(scope, "k", "1", attempt))
 
@@ -105,7 +103,7 @@ class Attempts(StoreFixtures):
         assert entry.writer.scope == attempt.scope
 
     def test_a_superseded_attempt_may_not_write(
-        self, do: Door, task: TaskScope, asset: AssetScope
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         self._first_attempt_writes(do, task, asset)
 
@@ -115,7 +113,7 @@ class Attempts(StoreFixtures):
 
     @pytest.mark.parametrize("succeeded", [True, False], ids=["success", "failure"])
     def test_an_ended_attempt_may_not_write(
-        self, do: Door, task: TaskScope, asset: AssetScope, succeeded: bool
+        self, do: Client, task: TaskScope, asset: AssetScope, succeeded: bool
     ) -> None:
         self._first_attempt_writes(do, task, asset)
 
@@ -123,8 +121,8 @@ class Attempts(StoreFixtures):
 
         self._assert_the_first_attempt_is_refused(do, task, asset)
 
-    def test_an_attempt_that_is_over_is_refused_before_an_asset_that_is_not_known(
-        self, do: Door, task: TaskScope
+    def test_the_error_for_an_ended_attempt_precedes_that_for_an_unknown_asset(
+        self, do: Client, task: TaskScope
     ) -> None:
         old = TaskWriter(task, do(StartAttempt(task)))
         do(StartAttempt(task))
@@ -135,7 +133,7 @@ class Attempts(StoreFixtures):
                 do(Set(unknown, "k", "1", old, on_success=on_success))
 
     def test_an_attempt_that_was_never_started_may_not_write(
-        self, do: Door, task: TaskScope
+        self, do: Client, task: TaskScope
     ) -> None:
         for number in (1, 2, 7):
             with pytest.raises(StaleAttempt):
@@ -144,7 +142,7 @@ class Attempts(StoreFixtures):
         assert do(Get(task, "k")) is None
 
     def test_a_superseded_attempt_may_not_compare_and_set(
-        self, do: Door, scope: StoreScope, attempt: TaskWriter
+        self, do: Client, scope: StoreScope, attempt: TaskWriter
     ) -> None:
         do(StartAttempt(attempt.scope))
 
@@ -153,8 +151,8 @@ class Attempts(StoreFixtures):
 
         assert do(Get(scope, "k")) is None
 
-    def test_a_refused_attempt_leaves_no_trace(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_a_refused_write_of_an_attempt_changes_nothing(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(StartAttempt(attempt.scope))
 
@@ -164,22 +162,22 @@ class Attempts(StoreFixtures):
         assert do(c.History(asset, "k")) == ()
         assert do(List(asset)).total == 0
 
-    def test_an_attempt_to_come_may_not_write(self, do: Door, attempt: TaskWriter) -> None:
+    def test_a_future_attempt_may_not_write(self, do: Client, attempt: TaskWriter) -> None:
         assert attempt.attempt is not None
 
         with pytest.raises(StaleAttempt):
             do(Set(attempt.scope, "k", "1", TaskWriter(attempt.scope, attempt.attempt + 1)))
 
     def test_a_superseded_attempt_may_still_read(
-        self, do: Door, scope: StoreScope, attempt: TaskWriter
+        self, do: Client, scope: StoreScope, attempt: TaskWriter
     ) -> None:
         do(Set(scope, "k", "1", attempt))
         do(StartAttempt(attempt.scope))
 
         assert do(Get(scope, "k", attempt)) == "1"
 
-    def test_an_attempt_is_no_matter_to_other_writers(
-        self, do: Door, scope: StoreScope, attempt: TaskWriter
+    def test_a_new_attempt_does_not_fence_other_writers(
+        self, do: Client, scope: StoreScope, attempt: TaskWriter
     ) -> None:
         do(StartAttempt(attempt.scope))
 
@@ -188,8 +186,8 @@ class Attempts(StoreFixtures):
 
         assert do(Get(scope, "k")) == "2"
 
-    def test_a_retry_finds_what_the_attempt_before_it_stored(
-        self, do: Door, scope: StoreScope, attempt: TaskWriter
+    def test_a_retry_reads_the_entries_of_the_previous_attempt(
+        self, do: Client, scope: StoreScope, attempt: TaskWriter
     ) -> None:
         do(Set(scope, "job_id", '"app_1"', attempt))
         do(FinishAttempt(attempt, succeeded=False))
@@ -201,7 +199,7 @@ class Attempts(StoreFixtures):
         assert do(Get(scope, "job_id")) == '"app_2"'
 
     def test_an_attempt_of_a_deleted_run_may_not_write(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(c.DeleteRun(attempt.scope.dag_id, attempt.scope.run_id))
 
@@ -211,8 +209,8 @@ class Attempts(StoreFixtures):
             do(Set(asset, "k", "1", attempt))
         assert do(Get(asset, "k")) is None
 
-    def test_an_attempt_of_a_deleted_run_may_not_write_once_the_run_is_made_again(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_an_attempt_of_a_deleted_run_may_not_write_to_the_recreated_run(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(c.DeleteRun(attempt.scope.dag_id, attempt.scope.run_id))
         do(c.RegisterTask(attempt.scope))
@@ -226,7 +224,7 @@ class Attempts(StoreFixtures):
             do(Set(asset, "k", "1", attempt))
 
     def test_deleting_a_run_leaves_the_attempt_numbers_of_other_runs(
-        self, do: Door, attempt: TaskWriter
+        self, do: Client, attempt: TaskWriter
     ) -> None:
         other = TaskScope(attempt.scope.dag_id, "tuesday", attempt.scope.task_id)
         do(c.DeleteRun(attempt.scope.dag_id, attempt.scope.run_id))
@@ -234,7 +232,7 @@ class Attempts(StoreFixtures):
 
         assert do(StartAttempt(other)) == 1
 
-    def test_success_keeps_the_task_store(self, do: Door, attempt: TaskWriter) -> None:
+    def test_success_keeps_the_task_store(self, do: Client, attempt: TaskWriter) -> None:
         do(Set(attempt.scope, "k", "1", attempt))
 
         do(FinishAttempt(attempt, succeeded=True))
@@ -242,7 +240,7 @@ class Attempts(StoreFixtures):
         assert do(Get(attempt.scope, "k")) == "1"
 
     def test_success_can_clear_the_task_store_and_leaves_the_asset_store(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(attempt.scope, "k", "1", attempt))
         do(Set(asset, "k", "1", attempt))
@@ -252,7 +250,7 @@ class Attempts(StoreFixtures):
         assert do(Get(attempt.scope, "k")) is None
         assert do(Get(asset, "k")) == "1"
 
-    def test_success_clears_this_map_index_only(self, do: Door, attempt: TaskWriter) -> None:
+    def test_success_clears_this_map_index_only(self, do: Client, attempt: TaskWriter) -> None:
         other = TaskScope(attempt.scope.dag_id, attempt.scope.run_id, attempt.scope.task_id, 0)
         do(c.RegisterTask(other))
         do(Set(other, "k", "1", ANN))
@@ -261,15 +259,15 @@ class Attempts(StoreFixtures):
 
         assert do(Get(other, "k")) == "1"
 
-    def test_failure_never_clears_the_task_store(self, do: Door, attempt: TaskWriter) -> None:
+    def test_failure_never_clears_the_task_store(self, do: Client, attempt: TaskWriter) -> None:
         do(Set(attempt.scope, "k", "1", attempt))
 
         do(FinishAttempt(attempt, succeeded=False, clear=True))
 
         assert do(Get(attempt.scope, "k")) == "1"
 
-    def test_of_attempts_started_at_the_same_time_one_may_write(
-        self, do: Door, task: TaskScope
+    def test_only_one_of_several_concurrent_attempts_may_write(
+        self, do: Client, task: TaskScope
     ) -> None:
         numbers = do.together([StartAttempt(task)] * 6)
 
@@ -279,13 +277,13 @@ class Attempts(StoreFixtures):
         assert sum(isinstance(each, StaleAttempt) for each in outcomes) == 5
         assert do(Get(task, "k")) == "6"
 
-    def _first_attempt_writes(self, do: Door, task: TaskScope, asset: AssetScope) -> None:
+    def _first_attempt_writes(self, do: Client, task: TaskScope, asset: AssetScope) -> None:
         do(StartAttempt(task))
         do(Set(task, "k", '"first"', FIRST))
         do(Set(asset, "k", '"first"', FIRST))
 
     def _assert_the_first_attempt_is_refused(
-        self, do: Door, task: TaskScope, asset: AssetScope
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         for command in supported(do, WRITES_OF_THE_FIRST):
             with pytest.raises(StaleAttempt, match="sales/monday/load"):

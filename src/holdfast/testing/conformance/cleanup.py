@@ -1,4 +1,4 @@
-"""Finding and removing the rows of expired task entries."""
+"""Listing and deletion of expired task entries."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import CountExpired, DeleteExpired, Get, List, ListExpired, Set, TakeExpired
-from holdfast.entry import Expired
-from holdfast.scope import AssetScope, TaskScope
+from holdfast import commands as c
+from holdfast.commands import CountExpired, DeleteExpired, Get, List, ListExpired, Set, TakeExpired
+from holdfast.model.entry import Expired
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
-from holdfast.testing.door import Door
 
 HOUR = timedelta(hours=1)
 
@@ -22,8 +22,8 @@ def keys(rows: tuple[Expired, ...]) -> list[str]:
 
 
 class Cleanup(StoreFixtures):
-    def test_where_nothing_has_expired_there_is_nothing_to_remove(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_nothing_is_removed_if_nothing_has_expired(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
 
@@ -34,7 +34,7 @@ class Cleanup(StoreFixtures):
         assert do(TakeExpired(clock(), 10)) == ()
 
     def test_expired_rows_are_counted_and_listed_in_order_of_expiry(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         self._expire(do, task, clock, ["a", "b", "c"])
 
@@ -43,9 +43,7 @@ class Cleanup(StoreFixtures):
         assert do(CountExpired(clock())) == 3
         assert keys(rows) == ["c", "b", "a"]
 
-    def test_a_listed_row_says_whose_it_is_and_when_it_expired(
-        self, do: Door, clock: Clock
-    ) -> None:
+    def test_a_listed_row_has_its_scope_and_its_expiry(self, do: Client, clock: Clock) -> None:
         mapped = TaskScope("sales", "monday", "load", 3)
         do(c.RegisterTask(mapped))
         expiry = clock() + HOUR
@@ -56,8 +54,8 @@ class Cleanup(StoreFixtures):
 
         assert (row.scope, row.key, row.expires_at) == (mapped, "job_id", expiry)
 
-    def test_a_listing_goes_on_after_the_row_it_is_given(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_a_listing_continues_after_a_given_row(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         self._expire(do, task, clock, ["a", "b", "c"])
 
@@ -67,8 +65,8 @@ class Cleanup(StoreFixtures):
 
         assert [keys(first), keys(second), keys(third)] == [["c", "b"], ["a"], []]
 
-    def test_a_listing_of_rows_that_expired_at_one_time_has_each_once(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_a_listing_has_each_of_the_rows_with_the_same_expiry_once(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(c.SetMany(task, tuple((key, "1") for key in "abcde"), ANN, clock() + HOUR))
         clock.forward(HOUR)
@@ -79,8 +77,8 @@ class Cleanup(StoreFixtures):
 
         assert sorted(keys(first + second + third)) == ["a", "b", "c", "d", "e"]
 
-    def test_a_listing_goes_on_while_rows_before_it_are_removed(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_a_listing_continues_while_earlier_rows_are_removed(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         self._expire(do, task, clock, ["a", "b", "c", "d"])
         first = do(ListExpired(clock(), 2))
@@ -88,8 +86,8 @@ class Cleanup(StoreFixtures):
 
         assert keys(do(ListExpired(clock(), 2, after=first[-1]))) == ["b", "a"]
 
-    def test_delete_removes_all_that_has_expired_and_nothing_else(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_delete_removes_exactly_the_expired_entries(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "never", "1", ANN))
         do(Set(task, "later", "1", ANN, clock() + timedelta(days=30)))
@@ -101,8 +99,8 @@ class Cleanup(StoreFixtures):
         assert [each.entry.key for each in do(List(task)).found] == ["later", "never"]
 
     @pytest.mark.parametrize("skip_held", [False, True])
-    def test_batches_remove_all_until_none_is_left(
-        self, do: Door, task: TaskScope, clock: Clock, skip_held: bool
+    def test_batches_remove_all_expired_entries(
+        self, do: Client, task: TaskScope, clock: Clock, skip_held: bool
     ) -> None:
         self._expire(do, task, clock, ["a", "b", "c", "d", "e"])
 
@@ -111,7 +109,7 @@ class Cleanup(StoreFixtures):
         assert gone == [2, 2, 1, 0]
         assert do(CountExpired(clock())) == 0
 
-    def test_take_answers_which_rows_went(self, do: Door, task: TaskScope, clock: Clock) -> None:
+    def test_take_returns_the_removed_rows(self, do: Client, task: TaskScope, clock: Clock) -> None:
         self._expire(do, task, clock, ["a", "b", "c"])
 
         first = do(TakeExpired(clock(), 2))
@@ -122,7 +120,9 @@ class Cleanup(StoreFixtures):
         assert do(TakeExpired(clock(), 2)) == ()
         assert do(CountExpired(clock())) == 0
 
-    def test_the_preview_is_what_is_removed(self, do: Door, task: TaskScope, clock: Clock) -> None:
+    def test_the_preview_is_what_is_removed(
+        self, do: Client, task: TaskScope, clock: Clock
+    ) -> None:
         self._expire(do, task, clock, ["a", "b", "c"])
         cutoff = clock() - 5 * HOUR
 
@@ -131,8 +131,8 @@ class Cleanup(StoreFixtures):
         assert do(CountExpired(cutoff)) == len(preview)
         assert sorted(keys(do(TakeExpired(cutoff, 10)))) == sorted(keys(preview))
 
-    def test_what_expires_at_the_cut_off_goes_and_what_expires_after_it_stays(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_an_entry_that_expires_at_the_cut_off_is_removed_and_a_later_one_is_not(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         cutoff = clock() + HOUR
         do(Set(task, "at", "1", ANN, cutoff))
@@ -145,7 +145,7 @@ class Cleanup(StoreFixtures):
         assert keys(do(ListExpired(clock(), 10))) == ["after"]
 
     def test_a_row_that_was_rewritten_is_not_removed(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         self._expire(do, task, clock, ["a", "b"])
         cutoff = clock()
@@ -156,7 +156,7 @@ class Cleanup(StoreFixtures):
         assert do(Get(task, "a")) == '"again"'
         assert do(Get(task, "b")) == '"again"'
 
-    def test_rows_of_every_task_instance_are_removed(self, do: Door, clock: Clock) -> None:
+    def test_rows_of_every_task_instance_are_removed(self, do: Client, clock: Clock) -> None:
         scopes = [TaskScope("sales", "monday", "load", index) for index in range(3)]
         for scope in scopes:
             do(c.RegisterTask(scope))
@@ -167,7 +167,7 @@ class Cleanup(StoreFixtures):
         assert do(DeleteExpired(clock())) == 3
 
     def test_asset_entries_are_never_touched(
-        self, do: Door, asset: AssetScope, clock: Clock
+        self, do: Client, asset: AssetScope, clock: Clock
     ) -> None:
         do(Set(asset, "watermark", "1", ANN))
         clock.forward(timedelta(days=1000))
@@ -176,8 +176,8 @@ class Cleanup(StoreFixtures):
         assert do(DeleteExpired(clock())) == 0
         assert do(Get(asset, "watermark")) == "1"
 
-    def test_cleanup_at_the_same_time_removes_each_row_once(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_concurrent_cleanups_remove_each_row_once(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         values = tuple((f"k{n}", "1") for n in range(60))
         do(c.SetMany(task, values, ANN, clock() + HOUR))
@@ -187,8 +187,8 @@ class Cleanup(StoreFixtures):
 
         assert sum(gone) + do(CountExpired(clock())) == 60
 
-    def _expire(self, do: Door, task: TaskScope, clock: Clock, names: list[str]) -> None:
-        """The first of these expires last."""
+    def _expire(self, do: Client, task: TaskScope, clock: Clock, names: list[str]) -> None:
+        """Write entries that expire, the first of these names last."""
         for number, name in enumerate(reversed(names), start=1):
             do(Set(task, name, "1", ANN, clock() + number * HOUR))
         clock.forward((len(names) + 1) * HOUR)

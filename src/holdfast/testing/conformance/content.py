@@ -1,14 +1,14 @@
-"""What keys and values may hold: each is kept exactly, whatever it looks like."""
+"""Keys and values of all kinds, which must be stored exactly."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
 
-from holdfast import command as c
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast import commands as c
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.client import Client
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
-from holdfast.testing.door import Door
 
 KEYS = {
     "slashes": "a/b//c/../d",
@@ -80,7 +80,7 @@ SCOPES = {
 
 
 class Content(StoreFixtures):
-    def test_a_key_is_just_a_key(self, do: Door, scope: StoreScope) -> None:
+    def test_a_key_is_just_a_key(self, do: Client, scope: StoreScope) -> None:
         values = {key: f'"{name}"' for name, key in KEYS.items()}
         for key, value in values.items():
             do(c.Set(scope, key, value, ANN))
@@ -93,7 +93,7 @@ class Content(StoreFixtures):
         assert {do(c.Get(scope, key)) for key in values} == {None}
 
     def test_a_key_that_needs_quoting_is_listed_and_found_by_prefix(
-        self, do: Door, scope: StoreScope
+        self, do: Client, scope: StoreScope
     ) -> None:
         do(c.SetMany(scope, tuple((key, "1") for key in KEYS.values()), ANN))
 
@@ -103,14 +103,14 @@ class Content(StoreFixtures):
         assert listed == sorted(KEYS.values())
         assert found == list(KEYS.values())
 
-    def test_keys_that_look_alike_are_different_keys(self, do: Door, scope: StoreScope) -> None:
+    def test_keys_that_look_alike_are_different_keys(self, do: Client, scope: StoreScope) -> None:
         values = {key: str(number) for number, key in enumerate(ALIKE)}
         for key, value in values.items():
             do(c.Set(scope, key, value, ANN))
 
         assert {key: do(c.Get(scope, key)) for key in values} == values
 
-    def test_a_value_comes_back_as_it_was(self, accessor: Any) -> None:
+    def test_a_value_is_returned_unchanged(self, accessor: Any) -> None:
         for name, value in VALUES.items():
             accessor.set(name, value)
 
@@ -119,12 +119,12 @@ class Content(StoreFixtures):
         assert back == VALUES
         assert [type(value) for value in back.values()] == [type(each) for each in VALUES.values()]
 
-    def test_values_come_back_all_together(self, accessor: Any) -> None:
+    def test_all_values_are_returned_in_one_list(self, accessor: Any) -> None:
         accessor.set_many(VALUES)
 
         assert dict(accessor.items()) == VALUES
 
-    def test_a_tuple_comes_back_as_a_list(self, accessor: Any) -> None:
+    def test_a_tuple_is_returned_as_a_list(self, accessor: Any) -> None:
         accessor.set("k", (1, ("a", ())))
 
         assert accessor.get("k") == [1, ["a", []]]
@@ -134,12 +134,12 @@ class Content(StoreFixtures):
 
         assert list(accessor.get("k")) == ["b", "a"]
 
-    def test_a_value_that_reads_as_false_is_no_absence(self, accessor: Any) -> None:
+    def test_a_falsy_value_is_not_absent(self, accessor: Any) -> None:
         accessor.set("k", 0)
 
         assert accessor.get("k", default=7) == 0
 
-    def test_an_id_is_just_an_id(self, do: Door) -> None:
+    def test_an_id_is_just_an_id(self, do: Client) -> None:
         scopes = [TaskScope(name, name, name) for name in SCOPES.values()]
         for scope in scopes:
             do(c.RegisterTask(scope))
@@ -150,7 +150,7 @@ class Content(StoreFixtures):
         assert [page.found[0].scope for page in pages] == scopes
         assert [page.total for page in pages] == [1] * len(scopes)
 
-    def test_ids_may_be_as_long_as_their_limits(self, do: Door) -> None:
+    def test_ids_may_be_as_long_as_their_limits(self, do: Client) -> None:
         scope = TaskScope("d" * 250, "\U0001f680" * 250, "t" * 250, 2**31 - 1)
         do(c.RegisterTask(scope))
 
@@ -158,7 +158,7 @@ class Content(StoreFixtures):
 
         assert do(c.TakeExpired(do(c.Now()), 10))[0].scope == scope
 
-    def test_names_and_uris_of_assets_may_be_as_long_as_their_limits(self, do: Door) -> None:
+    def test_names_and_uris_of_assets_may_be_as_long_as_their_limits(self, do: Client) -> None:
         longest = "\U0001f680" * 1499
         do(c.DeclareAsset(longest + "a", longest + "b"))
         do(c.DeclareAsset(longest + "c", longest + "d"))

@@ -1,4 +1,4 @@
-"""When an entry expires it is gone for every reader at once; every write decides it anew."""
+"""Expiry of entries: effective for every reader at once, and set by every write."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from typing import Any
 
 import pytest
 
-from holdfast.accessor import Rules
-from holdfast.command import Clear, CountExpired, Get, GetEntry, List, Now, Set, SetMany, TaskFilter
-from holdfast.retention import NEVER_EXPIRE
-from holdfast.scope import TaskScope
+from holdfast.accessor.binding import Rules
+from holdfast.commands import (
+    Clear,
+    CountExpired,
+    Get,
+    GetEntry,
+    List,
+    Now,
+    Set,
+    SetMany,
+    TaskFilter,
+)
+from holdfast.model.scope import TaskScope
+from holdfast.portable.retention import NEVER_EXPIRE
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
-from holdfast.testing.door import Door
 
 HOUR = timedelta(hours=1)
 AGES = timedelta(days=365 * 100)
@@ -23,14 +33,14 @@ NEVER_BY_DEFAULT = Rules(default_retention=timedelta(0))
 
 
 class Expiry(StoreFixtures):
-    def test_now_is_the_clock_of_the_store(self, do: Door, clock: Clock) -> None:
+    def test_now_is_the_clock_of_the_store(self, do: Client, clock: Clock) -> None:
         assert do(Now()) == clock()
 
-    def test_now_is_in_utc(self, do: Door) -> None:
+    def test_now_is_in_utc(self, do: Client) -> None:
         assert do(Now()).utcoffset() == timedelta(0)
 
-    def test_before_its_time_an_entry_is_there(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_an_entry_is_present_until_it_expires(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         expiry = clock() + HOUR
         do(Set(task, "k", "1", ANN, expiry))
@@ -42,8 +52,8 @@ class Expiry(StoreFixtures):
         assert entry.expires_at == expiry
         assert do(List(task)).total == 1
 
-    def test_until_its_time_a_value_is_there_and_then_it_is_not(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_a_value_is_returned_until_it_expires(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
         clock.forward(HOUR - timedelta(microseconds=1))
@@ -54,7 +64,7 @@ class Expiry(StoreFixtures):
         assert do(Get(task, "k")) is None
 
     def test_an_expired_entry_is_absent_collected_or_not(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
         clock.forward(HOUR)
@@ -64,13 +74,15 @@ class Expiry(StoreFixtures):
         assert do(List(TaskFilter())).total == 0
 
     def test_an_entry_written_with_a_past_expiry_is_absent(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() - HOUR))
 
         assert do(Get(task, "k")) is None
 
-    def test_only_the_expired_entry_is_gone(self, do: Door, task: TaskScope, clock: Clock) -> None:
+    def test_only_the_expired_entry_is_absent(
+        self, do: Client, task: TaskScope, clock: Clock
+    ) -> None:
         do(Set(task, "short", "1", ANN, clock() + HOUR))
         do(Set(task, "long", "1", ANN, clock() + 3 * HOUR))
         do(Set(task, "never", "1", ANN))
@@ -78,8 +90,8 @@ class Expiry(StoreFixtures):
 
         assert [each.entry.key for each in do(List(task)).found] == ["long", "never"]
 
-    def test_all_of_set_many_expires_together(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_all_entries_of_a_set_many_expire_together(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(SetMany(task, (("a", "1"), ("b", "1")), ANN, clock() + HOUR))
         clock.forward(HOUR)
@@ -87,7 +99,7 @@ class Expiry(StoreFixtures):
         assert do(List(task)).total == 0
 
     def test_a_later_set_can_prolong_an_entry(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
         do(Set(task, "k", "1", ANN, clock() + 3 * HOUR))
@@ -96,7 +108,7 @@ class Expiry(StoreFixtures):
         assert do(Get(task, "k")) == "1"
 
     def test_a_later_set_can_shorten_an_entry(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN))
         do(Set(task, "k", "1", ANN, clock() + HOUR))
@@ -105,7 +117,7 @@ class Expiry(StoreFixtures):
         assert do(Get(task, "k")) is None
 
     def test_a_later_set_without_expiry_keeps_an_entry(
-        self, do: Door, task: TaskScope, clock: Clock
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
         do(Set(task, "k", "1", ANN))
@@ -113,7 +125,9 @@ class Expiry(StoreFixtures):
 
         assert do(Get(task, "k")) == "1"
 
-    def test_an_expired_key_can_be_set_again(self, do: Door, task: TaskScope, clock: Clock) -> None:
+    def test_an_expired_key_can_be_set_again(
+        self, do: Client, task: TaskScope, clock: Clock
+    ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
         clock.forward(2 * HOUR)
 
@@ -121,7 +135,9 @@ class Expiry(StoreFixtures):
 
         assert do(Get(task, "k")) == "2"
 
-    def test_clear_takes_expired_entries_too(self, do: Door, task: TaskScope, clock: Clock) -> None:
+    def test_clear_removes_expired_entries_too(
+        self, do: Client, task: TaskScope, clock: Clock
+    ) -> None:
         do(Set(task, "k", "1", ANN, clock() + HOUR))
         clock.forward(2 * HOUR)
 
@@ -130,8 +146,8 @@ class Expiry(StoreFixtures):
         assert do(List(task)).total == 0
         assert do(CountExpired(clock())) == 0
 
-    def test_an_expiry_in_another_time_zone_is_the_same_moment(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_an_expiry_in_another_time_zone_is_the_same_time(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         kolkata = timezone(timedelta(hours=5, minutes=30))
         do(Set(task, "k", "1", ANN, (clock() + HOUR).astimezone(kolkata)))
@@ -158,14 +174,16 @@ class Expiry(StoreFixtures):
         assert task_store.get("k") is None
         assert task_store.get("k", "absent") == "absent"
 
-    def test_retention_ends_for_all_of_set_many(self, task_store: Any, clock: Clock) -> None:
+    def test_the_retention_of_a_set_many_applies_to_all_its_entries(
+        self, task_store: Any, clock: Clock
+    ) -> None:
         task_store.set_many({"a": 1, "b": 1}, retention=timedelta(days=7))
         clock.forward(timedelta(days=7, minutes=1))
 
         assert task_store.entry("a") is None
         assert task_store.keys() == []
 
-    def test_without_retention_the_default_holds(
+    def test_without_retention_the_default_applies(
         self, open_task_store: Callable[..., Any], clock: Clock
     ) -> None:
         task_store = open_task_store(rules=Rules(default_retention=timedelta(days=3)))
@@ -190,7 +208,7 @@ class Expiry(StoreFixtures):
 
         assert task_store.entry("a").expires_at is None
 
-    def test_with_a_default_of_zero_entries_stay(
+    def test_with_a_default_of_zero_entries_never_expire(
         self, open_task_store: Callable[..., Any], clock: Clock
     ) -> None:
         task_store = open_task_store(rules=NEVER_BY_DEFAULT)
@@ -208,7 +226,7 @@ class Expiry(StoreFixtures):
 
         assert task_store.get("k") is None
 
-    def test_another_default_does_not_touch_written_entries(
+    def test_a_changed_default_does_not_apply_to_written_entries(
         self, open_task_store: Callable[..., Any]
     ) -> None:
         open_task_store().set("k", 1)
@@ -221,7 +239,7 @@ class Expiry(StoreFixtures):
 
     @pytest.mark.parametrize("days", [1, 36500, 365 * 5000])
     def test_an_expiry_is_exact_to_the_microsecond(
-        self, do: Door, task: TaskScope, days: int
+        self, do: Client, task: TaskScope, days: int
     ) -> None:
         expiry = datetime(2026, 12, 31, 23, 59, 59, 999999, UTC) + timedelta(days=days)
         do(Set(task, "k", "1", ANN, expiry))

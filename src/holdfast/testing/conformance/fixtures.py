@@ -1,22 +1,23 @@
-"""What the tests of the suite are handed: a store behind a door, a clock, and whose state it is."""
+"""Fixtures of the conformance suite: a store with a sync or async client, a clock, and scopes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import pytest
 
-from holdfast import command as c
-from holdfast.accessor import Accessor, AssetStore, Rules, TaskStore
-from holdfast.entry import ApiWriter, TaskWriter, Writer
-from holdfast.errors import NotSupported
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast import commands as c
+from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.base import Accessor
+from holdfast.accessor.binding import Rules
+from holdfast.accessor.task_store import TaskStore
+from holdfast.model.entry import ApiWriter, TaskWriter, Writer
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.store import Store
+from holdfast.testing.client import MODES, Client, open_client
 from holdfast.testing.clock import Clock
-from holdfast.testing.door import COLOURS, Door, open_door
-
-A = TypeVar("A")
+from holdfast.testing.gaps import Gap, StoreUnderTest, expected_to_fail, needs
 
 MakeStore: TypeAlias = Callable[[Clock], Store]
 
@@ -28,72 +29,56 @@ CUSTOMERS = AssetScope(name="customers")
 CUSTOMERS_URI = "s3://lake/customers"
 
 
-class StoreUnderTest(Store):
-    """Passes everything on; a test that needs what the store cannot do is skipped."""
+class AccessorClient:
+    """An accessor with a sync or async client: `set` calls `set` or `aset` accordingly."""
 
-    def __init__(self, store: Store) -> None:
-        self.inner = store
-
-    def execute(self, command: c.Command[A]) -> A:
-        self._skip_unless_supported(command)
-        try:
-            return self.inner.execute(command)
-        except NotSupported as error:
-            pytest.skip(error.message)
-
-    async def aexecute(self, command: c.Command[A]) -> A:
-        self._skip_unless_supported(command)
-        try:
-            return await self.inner.aexecute(command)
-        except NotSupported as error:
-            pytest.skip(error.message)
-
-    def _skip_unless_supported(self, command: c.Command[Any]) -> None:
-        if not self.inner.supports(type(command)):
-            pytest.skip(f"{type(self.inner).__name__} does not support {type(command).__name__}")
-
-    def supports(self, command: type[c.Command[Any]]) -> bool:
-        return self.inner.supports(command)
-
-    def close(self) -> None:
-        self.inner.close()
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
-
-
-class Coloured:
-    """An accessor behind a door: `set` is `set` or `aset`, as the door has it."""
-
-    def __init__(self, door: Door, accessor: Accessor) -> None:
-        self._door = door
+    def __init__(self, client: Client, accessor: Accessor[Any]) -> None:
+        self._client = client
         self._accessor = accessor
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *args, **options: self._door.call(self._accessor, name, *args, **options)
+        return lambda *args, **options: self._client.call(self._accessor, name, *args, **options)
 
 
-def supported(do: Door, commands: Iterable[c.Command[Any]]) -> list[c.Command[Any]]:
-    """Those that the store can carry out at all."""
-    return [command for command in commands if do.store.supports(type(command))]
+def supported(do: Client, commands: Iterable[c.Command[Any]]) -> list[c.Command[Any]]:
+    """Return the commands that need no gap of the store."""
+    store = do.store
+    assert isinstance(store, StoreUnderTest)
+    return [command for command in commands if not needs(command) & store.gaps]
 
 
 class StoreFixtures:
-    """A subclass says how its stores are made, and what they cannot do."""
+    """Base class of the suites. A subclass defines how its stores are created, and their gaps."""
 
     settable_clock: ClassVar[bool] = True
-    """Whether the store goes by the clock that `make_store` is given."""
+    """Whether the store uses the clock that `make_store` is given."""
 
-    picklable: ClassVar[bool] = True
-    """Whether the store can be sent to another process."""
+    modes: ClassVar[Sequence[str]] = MODES
+    """`("sync",)` for a store whose `aexecute` is that of the base class."""
+
+    gaps: ClassVar[Collection[Gap]] = ()
+    """Commands that the store does not support, and names of `holdfast.testing.gaps`."""
+
+    differs: ClassVar[Mapping[str, str]] = {}
+    """Names of tests that fail because the store is different, each with the reason."""
 
     history_limit: ClassVar[int] = 100
-    """How many versions of an asset's entry the store keeps; 4 at least."""
+    """Number of versions of an asset's entry that the store keeps; at least 4."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        expected_to_fail(cls, vars(cls).get("differs", {}))
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "mode" in metafunc.fixturenames:
+            metafunc.parametrize("mode", type(self).modes)
 
     @pytest.fixture
     def make_store(self) -> MakeStore:
-        """Override this: a function that takes a clock and gives a store with nothing in it."""
-        raise NotImplementedError("a subclass of StoreConformance has a fixture `make_store`")
+        """Return a function that takes a clock and returns an empty store. To be overridden."""
+        raise NotImplementedError(
+            "a subclass of StoreConformance must define the fixture `make_store`"
+        )
 
     @pytest.fixture
     def store_clock(self) -> Clock:
@@ -101,62 +86,58 @@ class StoreFixtures:
 
     @pytest.fixture
     def clock(self, store_clock: Clock) -> Clock:
-        """The store's clock, for tests that read or move it."""
+        """Return the store's clock, for tests that read or advance it."""
         if not self.settable_clock:
             pytest.skip(f"{type(self).__name__}: the clock of its stores cannot be set")
         return store_clock
-
-    @pytest.fixture(params=COLOURS)
-    def colour(self, request: pytest.FixtureRequest) -> str:
-        return str(request.param)
 
     @pytest.fixture
     def store(self, make_store: MakeStore, store_clock: Clock) -> Store:
         return make_store(store_clock)
 
     @pytest.fixture
-    def do(self, store: Store, colour: str) -> Iterator[Door]:
-        """The door that every command of a test goes through."""
-        door = open_door(colour, StoreUnderTest(store))
-        yield door
-        door.close()
+    def do(self, store: Store, mode: str) -> Iterator[Client]:
+        """Yield the client that executes every command of a test."""
+        client = open_client(mode, StoreUnderTest(store, self.gaps))
+        yield client
+        client.close()
 
     @pytest.fixture
-    def task(self, do: Door) -> TaskScope:
-        """A task instance that is known."""
+    def task(self, do: Client) -> TaskScope:
+        """Return a registered task instance."""
         do(c.RegisterTask(TASK))
         return TASK
 
     @pytest.fixture
-    def asset(self, do: Door) -> AssetScope:
-        """An asset that is declared."""
+    def asset(self, do: Client) -> AssetScope:
+        """Return a declared asset."""
         do(c.DeclareAsset("orders", ORDERS_URI))
         return ORDERS
 
     @pytest.fixture(params=["task", "asset"])
-    def scope(self, request: pytest.FixtureRequest, do: Door) -> StoreScope:
-        """For what holds in both stores alike."""
+    def scope(self, request: pytest.FixtureRequest, do: Client) -> StoreScope:
+        """Return a task instance or an asset, for tests of both stores."""
         scope: StoreScope = request.getfixturevalue(request.param)
         return scope
 
     @pytest.fixture
-    def attempt(self, do: Door, task: TaskScope) -> TaskWriter:
-        """A live attempt of the task."""
+    def attempt(self, do: Client, task: TaskScope) -> TaskWriter:
+        """Return a live attempt of the task."""
         return TaskWriter(task, do(c.StartAttempt(task)))
 
     @pytest.fixture
-    def open_task_store(self, do: Door, task: TaskScope) -> Callable[..., Any]:
-        """The accessor that a task holds, in the colour of the door."""
+    def open_task_store(self, do: Client, task: TaskScope) -> Callable[..., Any]:
+        """Return a function that opens a task's accessor, sync or async as the client is."""
 
-        def opened(writer: Writer | None = None, rules: Rules | None = None) -> Coloured:
-            return Coloured(do, TaskStore(do.store, task, writer or TaskWriter(task), rules))
+        def opened(writer: Writer | None = None, rules: Rules | None = None) -> AccessorClient:
+            return AccessorClient(do, TaskStore(do.store, task, writer or TaskWriter(task), rules))
 
         return opened
 
     @pytest.fixture
-    def open_asset_store(self, do: Door, asset: AssetScope) -> Callable[..., Any]:
-        def opened(writer: Writer = ANN) -> Coloured:
-            return Coloured(do, AssetStore(do.store, asset, writer))
+    def open_asset_store(self, do: Client, asset: AssetScope) -> Callable[..., Any]:
+        def opened(writer: Writer = ANN) -> AccessorClient:
+            return AccessorClient(do, AssetStore(do.store, asset, writer))
 
         return opened
 
@@ -169,6 +150,6 @@ class StoreFixtures:
         return open_asset_store()
 
     @pytest.fixture(params=["task", "asset"])
-    def accessor(self, request: pytest.FixtureRequest, do: Door) -> Any:
-        """For what holds in both accessors alike."""
+    def accessor(self, request: pytest.FixtureRequest, do: Client) -> Any:
+        """Return either accessor, for tests of both."""
         return request.getfixturevalue(f"{request.param}_store")

@@ -1,4 +1,4 @@
-"""The history of an asset's entry, and going back in it."""
+"""The history of an asset's entry, and rewinds."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import Clear, Delete, Get, History, Rewind, Set, SetMany, ToVersion
-from holdfast.entry import TaskWriter, WatcherWriter, Writer
+from holdfast import commands as c
+from holdfast.commands import Clear, Delete, Get, History, Rewind, Set, SetMany, ToVersion
 from holdfast.errors import HistoryGone, VersionConflict
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import TaskWriter, WatcherWriter, Writer
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, CUSTOMERS, CUSTOMERS_URI, StoreFixtures
-from holdfast.testing.door import Door
 
 MONDAY = TaskWriter(TaskScope("sales", "monday", "load"))
 TUESDAY = TaskWriter(TaskScope("sales", "tuesday", "load", 3))
@@ -23,10 +23,12 @@ DAY = timedelta(days=1)
 
 
 class Histories(StoreFixtures):
-    def test_a_key_never_written_has_no_history(self, do: Door, asset: AssetScope) -> None:
+    def test_a_key_that_was_never_written_has_no_history(
+        self, do: Client, asset: AssetScope
+    ) -> None:
         assert do(History(asset, "k")) == ()
 
-    def test_history_has_the_newest_version_first(self, do: Door, asset: AssetScope) -> None:
+    def test_history_has_the_newest_version_first(self, do: Client, asset: AssetScope) -> None:
         versions = [do(Set(asset, "k", str(n), ANN)) for n in range(3)]
 
         steps = do(History(asset, "k"))
@@ -35,7 +37,7 @@ class Histories(StoreFixtures):
         assert [step.version for step in steps] == versions[::-1]
 
     def test_history_has_time_and_writer_of_each_version(
-        self, do: Door, asset: AssetScope, clock: Clock
+        self, do: Client, asset: AssetScope, clock: Clock
     ) -> None:
         start = clock()
         writers: list[Writer] = [MONDAY, WatcherWriter(), TUESDAY, ANN]
@@ -48,7 +50,7 @@ class Histories(StoreFixtures):
         assert [step.writer for step in steps] == writers[::-1]
         assert [step.updated_at for step in steps] == [start + n * DAY for n in (3, 2, 1, 0)]
 
-    def test_each_step_names_the_one_before_it(self, do: Door, asset: AssetScope) -> None:
+    def test_each_version_names_the_previous_one(self, do: Client, asset: AssetScope) -> None:
         do(Set(asset, "other", "1", ANN))
         do(Set(asset, "k", "1", ANN))
         do(Set(asset, "other", "2", ANN))
@@ -59,7 +61,7 @@ class Histories(StoreFixtures):
 
         assert [step.previous for step in steps] == [steps[1].version, steps[2].version, 0]
 
-    def test_history_has_deletions(self, do: Door, asset: AssetScope) -> None:
+    def test_history_includes_deletions(self, do: Client, asset: AssetScope) -> None:
         do(Set(asset, "k", "1", ANN))
         do(Delete(asset, "k", MONDAY))
         do(Set(asset, "k", "2", ANN))
@@ -69,20 +71,20 @@ class Histories(StoreFixtures):
         assert [step.value for step in steps] == ["2", None, "1"]
         assert steps[1].writer == MONDAY
 
-    def test_history_has_what_clear_removed(self, do: Door, asset: AssetScope) -> None:
+    def test_history_includes_entries_removed_by_clear(self, do: Client, asset: AssetScope) -> None:
         do(SetMany(asset, (("a", "1"), ("b", "2")), ANN))
         do(Clear(asset, MONDAY))
 
         assert [step.value for step in do(History(asset, "a"))] == [None, "1"]
         assert [step.writer for step in do(History(asset, "b"))] == [MONDAY, ANN]
 
-    def test_deleting_what_is_absent_leaves_no_trace(self, do: Door, asset: AssetScope) -> None:
+    def test_deleting_an_absent_key_adds_no_version(self, do: Client, asset: AssetScope) -> None:
         do(Delete(asset, "k", ANN))
         do(Clear(asset, ANN))
 
         assert do(History(asset, "k")) == ()
 
-    def test_a_refused_write_leaves_no_trace(self, do: Door, asset: AssetScope) -> None:
+    def test_a_refused_write_adds_no_version(self, do: Client, asset: AssetScope) -> None:
         do(Set(asset, "k", "1", ANN))
 
         with pytest.raises(VersionConflict):
@@ -90,7 +92,9 @@ class Histories(StoreFixtures):
 
         assert len(do(History(asset, "k"))) == 1
 
-    def test_keys_and_assets_have_histories_of_their_own(self, do: Door, asset: AssetScope) -> None:
+    def test_keys_and_assets_have_histories_of_their_own(
+        self, do: Client, asset: AssetScope
+    ) -> None:
         do(c.DeclareAsset("customers", CUSTOMERS_URI))
         do(Set(asset, "a", "1", ANN))
         do(Set(asset, "b", "2", ANN))
@@ -100,7 +104,7 @@ class Histories(StoreFixtures):
         assert [step.value for step in do(History(CUSTOMERS, "a"))] == ["3"]
 
     def test_history_keeps_as_many_versions_as_its_limit_says(
-        self, do: Door, asset: AssetScope
+        self, do: Client, asset: AssetScope
     ) -> None:
         do(Set(asset, "other", '"kept"', ANN))
         versions = [do(Set(asset, "k", str(n), ANN)) for n in range(self.history_limit + 2)]
@@ -119,7 +123,7 @@ class Histories(StoreFixtures):
 
 
 class Rewinds(StoreFixtures):
-    def test_rewind_puts_a_version_back_as_a_new_one(self, do: Door, asset: AssetScope) -> None:
+    def test_rewind_restores_a_version_as_a_new_one(self, do: Client, asset: AssetScope) -> None:
         first = do(Set(asset, "k", "1", MONDAY))
         second = do(Set(asset, "k", "2", TUESDAY))
 
@@ -133,7 +137,7 @@ class Rewinds(StoreFixtures):
         assert newest.writer == ANN
         assert newest.previous == second
 
-    def test_rewind_goes_to_before_a_run_first_wrote(self, do: Door, asset: AssetScope) -> None:
+    def test_rewind_goes_to_before_a_run_first_wrote(self, do: Client, asset: AssetScope) -> None:
         do(Set(asset, "k", "1", MONDAY))
         do(Set(asset, "k", "2", TUESDAY))
         do(Set(asset, "k", "3", ANN))
@@ -144,7 +148,7 @@ class Rewinds(StoreFixtures):
         assert do(Get(asset, "k")) == "1"
 
     def test_rewind_to_before_the_first_run_makes_the_entry_absent(
-        self, do: Door, asset: AssetScope
+        self, do: Client, asset: AssetScope
     ) -> None:
         do(Set(asset, "k", "1", MONDAY))
         do(Set(asset, "k", "2", TUESDAY))
@@ -155,7 +159,7 @@ class Rewinds(StoreFixtures):
         assert do(Get(asset, "k")) is None
         assert do(History(asset, "k"))[0].value is None
 
-    def test_rewind_goes_to_a_time(self, do: Door, asset: AssetScope, clock: Clock) -> None:
+    def test_rewind_goes_to_a_time(self, do: Client, asset: AssetScope, clock: Clock) -> None:
         start = clock()
         for n in range(3):
             do(Set(asset, "k", str(n), ANN))
@@ -166,7 +170,7 @@ class Rewinds(StoreFixtures):
         assert do(Get(asset, "k")) == "1"
 
     def test_rewind_to_the_moment_of_a_write_includes_it(
-        self, do: Door, asset: AssetScope, clock: Clock
+        self, do: Client, asset: AssetScope, clock: Clock
     ) -> None:
         start = clock()
         for n in range(3):
@@ -178,7 +182,7 @@ class Rewinds(StoreFixtures):
         assert do(Get(asset, "k")) == "1"
 
     def test_rewind_to_a_time_before_the_first_write_makes_the_entry_absent(
-        self, do: Door, asset: AssetScope, clock: Clock
+        self, do: Client, asset: AssetScope, clock: Clock
     ) -> None:
         do(Set(asset, "k", "1", ANN))
 
@@ -187,7 +191,9 @@ class Rewinds(StoreFixtures):
         assert step is None
         assert do(Get(asset, "k")) is None
 
-    def test_rewind_to_a_deletion_makes_the_entry_absent(self, do: Door, asset: AssetScope) -> None:
+    def test_rewind_to_a_deletion_makes_the_entry_absent(
+        self, do: Client, asset: AssetScope
+    ) -> None:
         do(Set(asset, "k", "1", ANN))
         do(Delete(asset, "k", ANN))
         deletion = do(History(asset, "k"))[0]
@@ -198,7 +204,7 @@ class Rewinds(StoreFixtures):
         assert step == deletion
         assert do(Get(asset, "k")) is None
 
-    def test_rewind_brings_a_deleted_entry_back(self, do: Door, asset: AssetScope) -> None:
+    def test_rewind_restores_a_deleted_entry(self, do: Client, asset: AssetScope) -> None:
         version = do(Set(asset, "k", "1", ANN))
         do(Delete(asset, "k", ANN))
 
@@ -206,7 +212,7 @@ class Rewinds(StoreFixtures):
 
         assert do(Get(asset, "k")) == "1"
 
-    def test_a_rewind_can_be_rewound(self, do: Door, asset: AssetScope) -> None:
+    def test_a_rewind_can_be_rewound(self, do: Client, asset: AssetScope) -> None:
         first = do(Set(asset, "k", "1", ANN))
         second = do(Set(asset, "k", "2", ANN))
         do(Rewind(asset, "k", ToVersion(first), ANN))
@@ -215,7 +221,7 @@ class Rewinds(StoreFixtures):
 
         assert do(Get(asset, "k")) == "2"
 
-    def test_rewind_of_one_key_leaves_the_others(self, do: Door, asset: AssetScope) -> None:
+    def test_rewind_of_one_key_leaves_the_others(self, do: Client, asset: AssetScope) -> None:
         first = do(SetMany(asset, (("a", "1"), ("b", "1")), ANN))
         do(SetMany(asset, (("a", "2"), ("b", "2")), ANN))
 
@@ -224,8 +230,8 @@ class Rewinds(StoreFixtures):
         assert do(Get(asset, "a")) == "1"
         assert do(Get(asset, "b")) == "2"
 
-    def test_a_dry_run_says_what_would_come_back_and_writes_nothing(
-        self, do: Door, asset: AssetScope
+    def test_a_dry_run_returns_the_restored_value_and_writes_nothing(
+        self, do: Client, asset: AssetScope
     ) -> None:
         first = do(Set(asset, "k", "1", ANN))
         do(Set(asset, "k", "2", ANN))
@@ -237,12 +243,14 @@ class Rewinds(StoreFixtures):
         assert do(Get(asset, "k")) == "2"
         assert do(History(asset, "k")) == before
 
-    def test_rewind_of_a_key_without_history_is_an_error(self, do: Door, asset: AssetScope) -> None:
+    def test_rewind_of_a_key_without_history_is_an_error(
+        self, do: Client, asset: AssetScope
+    ) -> None:
         with pytest.raises(HistoryGone, match="`k`"):
             do(Rewind(asset, "k", ToVersion(1), ANN))
 
     def test_rewind_to_a_version_of_another_key_is_an_error(
-        self, do: Door, asset: AssetScope
+        self, do: Client, asset: AssetScope
     ) -> None:
         do(Set(asset, "k", "1", ANN))
         version = do(Set(asset, "other", "2", ANN))
@@ -253,7 +261,7 @@ class Rewinds(StoreFixtures):
         assert do(Get(asset, "k")) == "1"
 
     def test_rewind_to_before_a_run_that_never_wrote_is_an_error(
-        self, do: Door, asset: AssetScope
+        self, do: Client, asset: AssetScope
     ) -> None:
         do(Set(asset, "k", "1", MONDAY))
 
@@ -263,7 +271,7 @@ class Rewinds(StoreFixtures):
         assert do(Get(asset, "k")) == "1"
 
     def test_rewind_further_than_history_reaches_is_an_error_not_an_absence(
-        self, do: Door, asset: AssetScope, clock: Clock
+        self, do: Client, asset: AssetScope, clock: Clock
     ) -> None:
         start = clock()
         first = do(Set(asset, "k", '"first"', MONDAY))

@@ -1,4 +1,4 @@
-"""Bad input: what it gets, and that nothing is written."""
+"""Invalid input: errors without any write."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.accessor import Rules
-from holdfast.entry import TaskWriter
+from holdfast.accessor.binding import Rules
 from holdfast.errors import HoldfastError
-from holdfast.retention import NEVER_EXPIRE
+from holdfast.model.entry import TaskWriter
+from holdfast.portable.retention import NEVER_EXPIRE
 from holdfast.testing.conformance.fixtures import StoreFixtures
 
 NOT_JSON: list[tuple[Any, type[Exception], str]] = [
@@ -80,7 +80,7 @@ BAD_RETENTIONS: list[tuple[Any, type[Exception], str]] = [
 
 
 class Inputs(StoreFixtures):
-    def test_none_is_no_value(self, accessor: Any) -> None:
+    def test_none_is_not_a_value(self, accessor: Any) -> None:
         self._refuses(accessor, ValueError, "None", "set", "k", None)
         self._refuses(accessor, ValueError, "None", "set_many", {"a": 1, "k": None})
 
@@ -88,7 +88,7 @@ class Inputs(StoreFixtures):
         for value, error, says in NOT_JSON:
             self._refuses(accessor, error, says, "set", "k", value)
 
-    def test_a_refusal_says_whose_value_it_was(self, task_store: Any, asset_store: Any) -> None:
+    def test_an_error_names_the_scope_of_the_value(self, task_store: Any, asset_store: Any) -> None:
         self._refuses(task_store, TypeError, "`k` of task sales/monday/load", "set", "k", {1})
         self._refuses(asset_store, TypeError, "`k` of asset `orders`", "set", "k", {1})
 
@@ -126,7 +126,7 @@ class Inputs(StoreFixtures):
         for version in ("1", 1.0, True):
             self._refuses(accessor, TypeError, "if_version", "set", "k", 1, if_version=version)
 
-    def test_a_rewind_goes_to_one_target(self, asset_store: Any) -> None:
+    def test_a_rewind_takes_one_target(self, asset_store: Any) -> None:
         self._refuses(asset_store, ValueError, "one target", "rewind", "k")
         self._refuses(
             asset_store, ValueError, "one target", "rewind", "k", version=1, run_id="monday"

@@ -1,11 +1,11 @@
-"""Lists: of one scope, or of all that a filter matches; in order, in pages."""
+"""Lists of one scope or of a filter: order and paging."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
 
-from holdfast.command import (
+from holdfast.commands import (
     AssetFilter,
     DeclareAsset,
     DeclareDagAssets,
@@ -17,12 +17,12 @@ from holdfast.command import (
     SetMany,
     TaskFilter,
 )
-from holdfast.entry import Page
-from holdfast.plain import MOST_LISTED
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import Page
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.portable.json_rules import MOST_LISTED
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, CUSTOMERS, CUSTOMERS_URI, StoreFixtures
-from holdfast.testing.door import Door
 
 BY_CODE_POINT = [
     "!",
@@ -71,14 +71,12 @@ def scopes(page: Page) -> list[StoreScope]:
 
 
 class Listing(StoreFixtures):
-    def test_keys_are_in_order_of_code_points(self, do: Door, scope: StoreScope) -> None:
+    def test_keys_are_in_order_of_code_points(self, do: Client, scope: StoreScope) -> None:
         do(SetMany(scope, tuple((key, "1") for key in reversed(BY_CODE_POINT)), ANN))
 
         assert keys(do(List(scope))) == BY_CODE_POINT
 
-    def test_a_listed_entry_is_the_whole_entry(
-        self, do: Door, task: TaskScope, clock: Clock
-    ) -> None:
+    def test_a_listed_entry_is_complete(self, do: Client, task: TaskScope, clock: Clock) -> None:
         expiry = clock() + timedelta(hours=1)
         version = do(Set(task, "k", '"v"', ANN, expiry))
 
@@ -89,18 +87,18 @@ class Listing(StoreFixtures):
         assert (found.entry.updated_at, found.entry.expires_at) == (clock(), expiry)
         assert found.entry.writer == ANN
 
-    def test_a_listed_asset_has_its_id_name_and_uri(self, do: Door, asset: AssetScope) -> None:
+    def test_a_listed_asset_has_its_id_name_and_uri(self, do: Client, asset: AssetScope) -> None:
         declared = do(DeclareAsset("orders", "s3://lake/orders"))
         do(Set(asset, "k", "1", ANN))
 
         assert scopes(do(List(asset))) == [declared.scope]
 
-    def test_a_prefix_selects_keys(self, do: Door, scope: StoreScope) -> None:
+    def test_a_prefix_selects_keys(self, do: Client, scope: StoreScope) -> None:
         self._set_all(do, scope, ["part-1", "part-2", "Part-3", "par", "a part-4"])
 
         assert keys(do(List(scope, prefix="part-"))) == ["part-1", "part-2"]
 
-    def test_nothing_in_a_prefix_is_a_wildcard(self, do: Door, scope: StoreScope) -> None:
+    def test_a_prefix_has_no_wildcards(self, do: Client, scope: StoreScope) -> None:
         names = ["a b", "a%b", "a'b", "a*b", "a[b", "a\\b", "a_b", "axb"]
         self._set_all(do, scope, names)
 
@@ -110,15 +108,15 @@ class Listing(StoreFixtures):
         assert keys(do(List(scope, prefix="%"))) == []
         assert keys(do(List(scope, prefix="_"))) == []
 
-    def test_a_prefix_may_be_any_text(self, do: Door, scope: StoreScope) -> None:
+    def test_a_prefix_may_be_any_text(self, do: Client, scope: StoreScope) -> None:
         self._set_all(do, scope, ["e1", "\u00e91", "\U0001f6801", "\U0010ffff", "\U0010ffff1"])
 
         assert keys(do(List(scope, prefix="\u00e9"))) == ["\u00e91"]
         assert keys(do(List(scope, prefix="\U0001f680"))) == ["\U0001f6801"]
         assert keys(do(List(scope, prefix="\U0010ffff"))) == ["\U0010ffff", "\U0010ffff1"]
 
-    def test_a_limit_and_an_offset_make_a_page_and_the_total_is_of_all(
-        self, do: Door, scope: StoreScope
+    def test_limit_and_offset_select_a_page_and_the_total_counts_all_entries(
+        self, do: Client, scope: StoreScope
     ) -> None:
         self._set_all(do, scope, ["a", "b", "c", "d", "e"])
 
@@ -127,7 +125,7 @@ class Listing(StoreFixtures):
         assert keys(page) == ["b", "c"]
         assert page.total == 5
 
-    def test_an_offset_alone_skips_entries(self, do: Door, scope: StoreScope) -> None:
+    def test_an_offset_alone_skips_entries(self, do: Client, scope: StoreScope) -> None:
         self._set_all(do, scope, ["a", "b", "c"])
 
         page = do(List(scope, offset=2))
@@ -135,8 +133,8 @@ class Listing(StoreFixtures):
         assert keys(page) == ["c"]
         assert page.total == 3
 
-    def test_a_page_after_the_end_is_empty_and_knows_the_total(
-        self, do: Door, scope: StoreScope
+    def test_a_page_after_the_end_is_empty_and_has_the_total(
+        self, do: Client, scope: StoreScope
     ) -> None:
         self._set_all(do, scope, ["a", "b", "c"])
 
@@ -145,24 +143,24 @@ class Listing(StoreFixtures):
         assert keys(page) == []
         assert page.total == 3
 
-    def test_a_limit_of_zero_only_counts(self, do: Door, scope: StoreScope) -> None:
+    def test_a_limit_of_zero_only_counts(self, do: Client, scope: StoreScope) -> None:
         self._set_all(do, scope, ["a", "b", "c"])
 
         assert do(List(scope, limit=0)) == Page((), 3)
 
-    def test_the_total_is_of_those_selected(self, do: Door, scope: StoreScope) -> None:
+    def test_the_total_counts_the_selected_entries(self, do: Client, scope: StoreScope) -> None:
         self._set_all(do, scope, ["a1", "a2", "b1"])
 
         assert do(List(scope, prefix="a", limit=1)).total == 2
 
-    def test_what_was_deleted_is_not_listed(self, do: Door, scope: StoreScope) -> None:
+    def test_deleted_entries_are_not_listed(self, do: Client, scope: StoreScope) -> None:
         self._set_all(do, scope, ["a", "b"])
         do(Delete(scope, "a", ANN))
 
         assert keys(do(List(scope))) == ["b"]
 
     def test_updated_since_selects_later_writes(
-        self, do: Door, scope: StoreScope, clock: Clock
+        self, do: Client, scope: StoreScope, clock: Clock
     ) -> None:
         self._set_all(do, scope, ["old", "rewritten"])
         clock.forward(timedelta(hours=1))
@@ -171,8 +169,8 @@ class Listing(StoreFixtures):
 
         assert keys(do(List(scope, updated_since=since))) == ["new", "rewritten"]
 
-    def test_expiring_before_selects_what_expires_sooner(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_expiring_before_selects_entries_that_expire_earlier(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(Set(task, "never", "1", ANN))
         do(Set(task, "tomorrow", "1", ANN, clock() + timedelta(days=1)))
@@ -182,7 +180,7 @@ class Listing(StoreFixtures):
 
         assert keys(found) == ["tomorrow"]
 
-    def test_a_filter_selects_task_instances_in_order(self, do: Door) -> None:
+    def test_a_filter_selects_task_instances_in_order(self, do: Client) -> None:
         for scope in reversed(EVERYWHERE):
             do(RegisterTask(scope))
             do(Set(scope, "k", "1", ANN))
@@ -192,7 +190,7 @@ class Listing(StoreFixtures):
         assert [scopes(page) for page in pages] == [matching for _, matching in FILTERS]
         assert [page.total for page in pages] == [len(matching) for _, matching in FILTERS]
 
-    def test_a_filter_and_a_prefix_select_together(self, do: Door) -> None:
+    def test_a_filter_and_a_prefix_select_together(self, do: Client) -> None:
         for scope in EVERYWHERE:
             do(RegisterTask(scope))
             do(SetMany(scope, (("a", "1"), ("b", "1")), ANN))
@@ -201,7 +199,7 @@ class Listing(StoreFixtures):
 
         assert (scopes(page), keys(page)) == (EVERYWHERE[6:], ["b"])
 
-    def test_a_page_goes_on_from_one_scope_to_the_next(self, do: Door) -> None:
+    def test_a_page_can_span_scopes(self, do: Client) -> None:
         for scope in EVERYWHERE[:2]:
             do(RegisterTask(scope))
             do(SetMany(scope, (("a", "1"), ("b", "1")), ANN))
@@ -210,7 +208,7 @@ class Listing(StoreFixtures):
 
         assert (scopes(page), keys(page)) == (EVERYWHERE[:2], ["b", "a"])
 
-    def test_a_filter_of_assets_lists_them_by_name(self, do: Door, asset: AssetScope) -> None:
+    def test_a_filter_of_assets_lists_them_by_name(self, do: Client, asset: AssetScope) -> None:
         do(DeclareAsset("customers", CUSTOMERS_URI))
         do(Set(asset, "k", "1", ANN))
         do(Set(CUSTOMERS, "k", "1", ANN))
@@ -219,12 +217,12 @@ class Listing(StoreFixtures):
 
         assert [str(each.scope) for each in found] == [str(CUSTOMERS), str(asset)]
 
-    def test_a_filter_that_matches_nothing_is_no_error(self, do: Door) -> None:
+    def test_a_filter_that_matches_nothing_is_no_error(self, do: Client) -> None:
         assert do(List(TaskFilter())) == Page((), 0)
         assert do(List(AssetFilter())) == Page((), 0)
 
-    def test_a_page_goes_on_behind_an_entry_whatever_was_written_before_it(
-        self, do: Door, scope: StoreScope
+    def test_a_page_starts_after_an_entry_whatever_was_written_before_it(
+        self, do: Client, scope: StoreScope
     ) -> None:
         self._set_all(do, scope, BY_CODE_POINT)
         first = do(List(scope, limit=5))
@@ -239,7 +237,7 @@ class Listing(StoreFixtures):
         assert keys(first) + keys(rest) == BY_CODE_POINT
         assert (keys(some), some.total) == (BY_CODE_POINT[6:8], 2)
 
-    def test_a_page_goes_on_behind_an_entry_of_another_scope(self, do: Door) -> None:
+    def test_a_page_starts_after_an_entry_of_another_scope(self, do: Client) -> None:
         for scope in EVERYWHERE:
             do(RegisterTask(scope))
             do(SetMany(scope, (("a", "1"), ("b", "1")), ANN))
@@ -252,7 +250,7 @@ class Listing(StoreFixtures):
         assert [scopes(page) for page in behind] == [EVERYWHERE[4:6], [EVERYWHERE[6]] * 2]
         assert [keys(page) for page in behind] == [["b", "a"], ["a", "b"]]
 
-    def test_assets_go_on_behind_one(self, do: Door, asset: AssetScope) -> None:
+    def test_a_page_of_assets_starts_after_a_given_one(self, do: Client, asset: AssetScope) -> None:
         do(DeclareAsset("customers", CUSTOMERS_URI))
         do(Set(asset, "k", "1", ANN))
         do(Set(CUSTOMERS, "k", "1", ANN))
@@ -264,7 +262,9 @@ class Listing(StoreFixtures):
             str(asset)
         ]
 
-    def test_more_entries_than_a_page_are_all_listed_once(self, do: Door, task: TaskScope) -> None:
+    def test_more_entries_than_a_page_are_all_listed_once(
+        self, do: Client, task: TaskScope
+    ) -> None:
         names = [f"{number:04}" for number in range(MOST_LISTED + 1)]
         self._set_all(do, task, names)
 
@@ -274,7 +274,7 @@ class Listing(StoreFixtures):
         assert (keys(page), page.total) == (names, len(names))
         assert (keys(part), part.total) == (names[1:], len(names))
 
-    def test_more_assets_than_a_page_are_all_listed_once(self, do: Door) -> None:
+    def test_more_assets_than_a_page_are_all_listed_once(self, do: Client) -> None:
         names = [f"{number:04}" for number in range(MOST_LISTED + 1)]
         do(DeclareDagAssets("sales", tuple((name, f"s3://{name}") for name in names)))
 
@@ -287,5 +287,5 @@ class Listing(StoreFixtures):
         assert accessor.keys() == ["a", "b"]
         assert accessor.items() == [("a", 1), ("b", [2])]
 
-    def _set_all(self, do: Door, scope: StoreScope, keys: list[str]) -> None:
+    def _set_all(self, do: Client, scope: StoreScope, keys: list[str]) -> None:
         do(SetMany(scope, tuple((key, "1") for key in keys), ANN))

@@ -1,4 +1,4 @@
-"""Bulk loads: all of it or none, by the rules of every other write."""
+"""Bulk loads: atomicity, and the rules of every write."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.command import (
+from holdfast.commands import (
+    AddToLoad,
     DeclareDagAssets,
     Delete,
     DeleteAsset,
+    DropLoad,
+    FinishLoad,
     Get,
     GetEntry,
     History,
     List,
     ListTasks,
+    ScopeEntries,
     Set,
     StartAttempt,
+    StartLoad,
     TaskFilter,
 )
-from holdfast.entry import TaskWriter, Writer
 from holdfast.errors import (
     AssetInactive,
     Conflict,
@@ -29,37 +33,37 @@ from holdfast.errors import (
     StaleAttempt,
     UnknownAsset,
 )
-from holdfast.load_command import AddToLoad, DropLoad, FinishLoad, Lot, StartLoad
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import TaskWriter, Writer
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import encode
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, CUSTOMERS, StoreFixtures
-from holdfast.testing.door import Door
-from holdfast.value import encode
 
 LOAD = "load-1"
 NEW = TaskScope("imported", "first", "load", 3)
 LATER = datetime(2999, 1, 1, 12, 30, tzinfo=UTC)
 
 
-def lot(scope: StoreScope, *entries: tuple[str, str]) -> Lot:
-    return Lot(scope, tuple((key, value, None) for key, value in entries))
+def scope_entries(scope: StoreScope, *entries: tuple[str, str]) -> ScopeEntries:
+    return ScopeEntries(scope, tuple((key, value, None) for key, value in entries))
 
 
-def add(do: Door, *lots: Lot, part: int = 0, writer: Writer = ANN) -> None:
-    """A load with these lots in one part."""
+def add(do: Client, *added: ScopeEntries, part: int = 0, writer: Writer = ANN) -> None:
+    """Start a load with these entries in one part."""
     do(StartLoad(LOAD, writer))
-    do(AddToLoad(LOAD, part, 0, lots, writer))
+    do(AddToLoad(LOAD, part, 0, added, writer))
 
 
-def finish(do: Door, *parts: tuple[int, int], writer: Writer = ANN) -> int:
+def finish(do: Client, *parts: tuple[int, int], writer: Writer = ANN) -> int:
     return do(FinishLoad(LOAD, parts, writer))
 
 
 class Loads(StoreFixtures):
-    def test_what_is_loaded_is_there_when_the_load_is_finished(
-        self, do: Door, task: TaskScope, asset: AssetScope
+    def test_the_entries_of_a_load_are_readable_once_it_is_finished(
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
-        add(do, lot(task, ("a", "1"), ("b", '"x"')), lot(asset, ("c", "[1,2]")))
+        add(do, scope_entries(task, ("a", "1"), ("b", '"x"')), scope_entries(asset, ("c", "[1,2]")))
 
         assert finish(do, (0, 3)) == 3
 
@@ -67,74 +71,91 @@ class Loads(StoreFixtures):
         assert do(Get(task, "b")) == '"x"'
         assert do(Get(asset, "c")) == "[1,2]"
 
-    def test_nothing_is_seen_of_a_load_before_it_is_finished(
-        self, do: Door, task: TaskScope, asset: AssetScope
+    def test_the_entries_of_an_unfinished_load_are_not_readable(
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
-        add(do, lot(task, ("a", "1")), lot(NEW, ("a", "1")), lot(asset, ("a", "1")))
+        add(
+            do,
+            scope_entries(task, ("a", "1")),
+            scope_entries(NEW, ("a", "1")),
+            scope_entries(asset, ("a", "1")),
+        )
 
         assert do(Get(task, "a")) is None
         assert do(Get(asset, "a")) is None
         assert do(ListTasks(NEW.dag_id, NEW.run_id)) == ()
 
-    def test_a_part_is_filled_in_several_goes(self, do: Door, task: TaskScope) -> None:
-        add(do, lot(task, ("a", "1"), ("b", "2")))
-        do(AddToLoad(LOAD, 0, 2, (lot(task, ("c", "3")),), ANN))
+    def test_a_part_can_be_sent_in_several_commands(self, do: Client, task: TaskScope) -> None:
+        add(do, scope_entries(task, ("a", "1"), ("b", "2")))
+        do(AddToLoad(LOAD, 0, 2, (scope_entries(task, ("c", "3")),), ANN))
 
         assert finish(do, (0, 3)) == 3
         assert do(List(task)).total == 3
 
-    def test_entries_that_do_not_follow_those_of_their_part_are_refused(
-        self, do: Door, task: TaskScope
+    def test_entries_out_of_order_within_their_part_are_refused(
+        self, do: Client, task: TaskScope
     ) -> None:
-        add(do, lot(task, ("a", "1")))
+        add(do, scope_entries(task, ("a", "1")))
 
         for first in (0, 2, 2**62):
             with pytest.raises(Conflict, match="part 0 of load load-1 has 1 entries"):
-                do(AddToLoad(LOAD, 0, first, (lot(task, ("a", "1"), ("b", "1")),), ANN))
+                do(AddToLoad(LOAD, 0, first, (scope_entries(task, ("a", "1"), ("b", "1")),), ANN))
         for number in (-1, 2**63 - 1):
             with pytest.raises(InvalidInput, match="from 0 to"):
-                do(AddToLoad(LOAD, 0, number, (lot(task, ("b", "1")),), ANN))
+                do(AddToLoad(LOAD, 0, number, (scope_entries(task, ("b", "1")),), ANN))
 
         assert finish(do, (0, 1)) == 1
         assert do(Set(task, "b", "2", ANN)) > 0
 
-    def test_only_the_parts_that_count_take_effect(self, do: Door, task: TaskScope) -> None:
-        add(do, lot(task, ("a", "1")), part=7)
-        add(do, lot(task, ("a", "2")), part=8)
+    def test_only_the_parts_named_on_finish_take_effect(self, do: Client, task: TaskScope) -> None:
+        add(do, scope_entries(task, ("a", "1")), part=7)
+        add(do, scope_entries(task, ("a", "2")), part=8)
 
         assert finish(do, (8, 1), (9, 0)) == 1
 
         assert do(Get(task, "a")) == "2"
 
-    def test_an_unknown_task_instance_is_registered(self, do: Door, task: TaskScope) -> None:
+    def test_an_unknown_task_instance_is_registered(self, do: Client, task: TaskScope) -> None:
         other = TaskScope(NEW.dag_id, NEW.run_id, NEW.task_id, 4)
-        add(do, lot(NEW, ("a", "1")), lot(other, ("a", "2")), lot(task, ("a", "3")))
+        add(
+            do,
+            scope_entries(NEW, ("a", "1")),
+            scope_entries(other, ("a", "2")),
+            scope_entries(task, ("a", "3")),
+        )
 
         finish(do, (0, 3))
 
         assert do(ListTasks(NEW.dag_id, NEW.run_id)) == (NEW, other)
         assert do(List(TaskFilter(dag_id=NEW.dag_id))).total == 2
 
-    def test_values_are_kept_as_a_set_would_keep_them(self, do: Door, task: TaskScope) -> None:
-        add(do, lot(task, ("a", ' { "é" : [ 1, 2.50 ] } '), ("b", '{"__holdfast_ref__": "x"}')))
+    def test_values_are_stored_as_by_a_set(self, do: Client, task: TaskScope) -> None:
+        add(
+            do,
+            scope_entries(
+                task, ("a", ' { "é" : [ 1, 2.50 ] } '), ("b", '{"__holdfast_ref__": "x"}')
+            ),
+        )
 
         finish(do, (0, 2))
 
         assert do(Get(task, "a")) == '{"é":[1,2.5]}'
         assert do(Get(task, "b")) == '{"__holdfast_value__":{"__holdfast_ref__":"x"}}'
 
-    def test_backslashes_and_words_for_nothing_are_kept(self, do: Door, task: TaskScope) -> None:
+    def test_backslashes_and_null_markers_are_stored_verbatim(
+        self, do: Client, task: TaskScope
+    ) -> None:
         texts = ("\\N", "\\.", "NULL", "None", "C:\\new", "a'b\"c", "é…😀")
         values = {text: encode(f"{text}\t\r\n") for text in texts}
-        add(do, lot(task, *values.items()))
+        add(do, scope_entries(task, *values.items()))
 
         finish(do, (0, len(texts)))
 
         found = {each.entry.key: each.entry.value for each in do(List(task)).found}
         assert found == values
 
-    def test_an_entry_has_its_expiry_and_its_writer(self, do: Door, task: TaskScope) -> None:
-        add(do, Lot(task, (("a", "1", LATER), ("b", "1", None))))
+    def test_an_entry_has_its_expiry_and_its_writer(self, do: Client, task: TaskScope) -> None:
+        add(do, ScopeEntries(task, (("a", "1", LATER), ("b", "1", None))))
 
         finish(do, (0, 2))
 
@@ -144,13 +165,13 @@ class Loads(StoreFixtures):
         assert (entry.expires_at, lasting.expires_at) == (LATER, None)
         assert entry.writer == ANN
 
-    def test_a_load_overwrites_what_stands_with_a_new_version(
-        self, do: Door, task: TaskScope
+    def test_a_load_overwrites_an_entry_with_a_new_version(
+        self, do: Client, task: TaskScope
     ) -> None:
         do(Set(task, "a", "1", ANN))
         gone = do(Set(task, "b", "1", ANN))
         do(Delete(task, "b", ANN))
-        add(do, lot(task, ("a", "2"), ("b", "2")))
+        add(do, scope_entries(task, ("a", "2"), ("b", "2")))
 
         finish(do, (0, 2))
 
@@ -159,10 +180,12 @@ class Loads(StoreFixtures):
         assert all(entry.version > gone for entry in entries)
         assert do(Set(task, "a", "3", ANN)) > entries[0].version
 
-    def test_what_is_loaded_into_an_asset_has_a_history(self, do: Door, asset: AssetScope) -> None:
+    def test_entries_loaded_into_an_asset_have_a_history(
+        self, do: Client, asset: AssetScope
+    ) -> None:
         for n in range(self.history_limit):
             do(Set(asset, "a", str(n), ANN))
-        add(do, lot(asset, ("a", '"new"'), ("b", "1")))
+        add(do, scope_entries(asset, ("a", '"new"'), ("b", "1")))
 
         finish(do, (0, 2))
 
@@ -172,46 +195,54 @@ class Loads(StoreFixtures):
         assert steps[0].previous == steps[1].version
         assert [step.previous for step in do(History(asset, "b"))] == [0]
 
-    def test_an_asset_is_the_same_by_name_and_by_uri(self, do: Door, asset: AssetScope) -> None:
+    def test_an_asset_is_the_same_by_name_and_by_uri(self, do: Client, asset: AssetScope) -> None:
         by_uri = AssetScope(uri="s3://lake/orders")
-        add(do, lot(AssetScope(name="orders"), ("a", "1")), lot(by_uri, ("a", "2")))
+        add(
+            do,
+            scope_entries(AssetScope(name="orders"), ("a", "1")),
+            scope_entries(by_uri, ("a", "2")),
+        )
 
-        with pytest.raises(InvalidInput, match="`a` of asset `orders` is more than once"):
+        with pytest.raises(InvalidInput, match="`a` of asset `orders` occurs more than once"):
             finish(do, (0, 2))
 
-    def test_a_key_that_comes_twice_is_named_and_nothing_is_written(
-        self, do: Door, task: TaskScope
+    def test_a_duplicate_key_is_named_and_nothing_is_written(
+        self, do: Client, task: TaskScope
     ) -> None:
-        add(do, lot(task, ("a", "1")), lot(NEW, ("k", "1"), ("b", "1")), part=1)
-        add(do, lot(NEW, ("k", "2")), part=2)
+        add(do, scope_entries(task, ("a", "1")), scope_entries(NEW, ("k", "1"), ("b", "1")), part=1)
+        add(do, scope_entries(NEW, ("k", "2")), part=2)
 
-        with pytest.raises(InvalidInput, match=r"`k` of task imported/first/load\[3\] is more"):
+        with pytest.raises(InvalidInput, match=r"`k` of task imported/first/load\[3\] occurs more"):
             finish(do, (1, 3), (2, 1))
 
         assert do(Get(task, "a")) is None
         assert do(ListTasks(NEW.dag_id, NEW.run_id)) == ()
 
     @pytest.mark.parametrize("text", ["{", "null", "9223372036854775808"])
-    def test_a_bad_value_is_named_and_its_batch_is_not_kept(
-        self, do: Door, task: TaskScope, text: str
+    def test_a_bad_value_is_named_and_its_batch_is_refused(
+        self, do: Client, task: TaskScope, text: str
     ) -> None:
         do(StartLoad(LOAD, ANN))
 
         with pytest.raises(HoldfastError, match="`bad` of task sales/monday/load: "):
-            do(AddToLoad(LOAD, 0, 0, (lot(task, ("a", "1"), ("bad", text)),), ANN))
+            do(AddToLoad(LOAD, 0, 0, (scope_entries(task, ("a", "1"), ("bad", text)),), ANN))
 
         with pytest.raises(Conflict, match="has 0 of the 1 entries"):
             finish(do, (0, 1))
 
-    def test_an_unknown_asset_is_refused(self, do: Door, asset: AssetScope) -> None:
+    def test_an_unknown_asset_is_refused(self, do: Client, asset: AssetScope) -> None:
         with pytest.raises(UnknownAsset, match="customers"):
-            add(do, lot(CUSTOMERS, ("a", "1")))
+            add(do, scope_entries(CUSTOMERS, ("a", "1")))
 
     def test_an_asset_deleted_or_deactivated_meanwhile_is_refused(
-        self, do: Door, task: TaskScope
+        self, do: Client, task: TaskScope
     ) -> None:
         do(DeclareDagAssets("sales", (("orders", "o"), ("customers", "c"))))
-        add(do, lot(AssetScope(name="orders"), ("a", "1")), lot(task, ("a", "1")))
+        add(
+            do,
+            scope_entries(AssetScope(name="orders"), ("a", "1")),
+            scope_entries(task, ("a", "1")),
+        )
         do(DeclareDagAssets("sales", (("customers", "c"),)))
 
         with pytest.raises(AssetInactive, match="orders"):
@@ -222,13 +253,13 @@ class Loads(StoreFixtures):
 
         assert do(Get(task, "a")) is None
 
-    def test_only_the_newest_attempt_may_load(self, do: Door, task: TaskScope) -> None:
+    def test_only_the_newest_attempt_may_load(self, do: Client, task: TaskScope) -> None:
         first = TaskWriter(task, do(StartAttempt(task)))
-        add(do, lot(task, ("a", "1")), writer=first)
+        add(do, scope_entries(task, ("a", "1")), writer=first)
         second = TaskWriter(task, do(StartAttempt(task)))
 
         with pytest.raises(StaleAttempt):
-            do(AddToLoad(LOAD, 0, 1, (lot(task, ("b", "1")),), first))
+            do(AddToLoad(LOAD, 0, 1, (scope_entries(task, ("b", "1")),), first))
         with pytest.raises(StaleAttempt):
             finish(do, (0, 1), writer=first)
         assert finish(do, (0, 1), writer=second) == 1
@@ -237,37 +268,39 @@ class Loads(StoreFixtures):
         assert entry is not None
         assert entry.writer == TaskWriter(task)
 
-    def test_a_load_belongs_to_who_began_it(self, do: Door, task: TaskScope) -> None:
+    def test_a_load_belongs_to_the_writer_that_started_it(
+        self, do: Client, task: TaskScope
+    ) -> None:
         me = TaskWriter(task, do(StartAttempt(task)))
-        add(do, lot(task, ("a", "1")), writer=me)
+        add(do, scope_entries(task, ("a", "1")), writer=me)
 
         with pytest.raises(NotFound, match="load-1 is not known"):
-            do(AddToLoad(LOAD, 0, 1, (lot(task, ("b", "1")),), ANN))
+            do(AddToLoad(LOAD, 0, 1, (scope_entries(task, ("b", "1")),), ANN))
         with pytest.raises(NotFound, match="nothing was written"):
             finish(do, (0, 1), writer=ANN)
         do(DropLoad(LOAD, ANN))
 
         assert finish(do, (0, 1), writer=me) == 1
 
-    def test_a_dropped_load_is_gone(self, do: Door, task: TaskScope) -> None:
-        add(do, lot(task, ("a", "1")))
+    def test_a_dropped_load_is_unknown(self, do: Client, task: TaskScope) -> None:
+        add(do, scope_entries(task, ("a", "1")))
         do(DropLoad(LOAD, ANN))
         do(DropLoad(LOAD, ANN))
 
         with pytest.raises(NotFound, match="load-1 is not known"):
             finish(do, (0, 1))
 
-    def test_a_finished_load_is_gone(self, do: Door, task: TaskScope) -> None:
-        add(do, lot(task, ("a", "1")))
+    def test_a_finished_load_is_unknown(self, do: Client, task: TaskScope) -> None:
+        add(do, scope_entries(task, ("a", "1")))
         finish(do, (0, 1))
 
         with pytest.raises(NotFound, match="load-1 is not known"):
             finish(do, (0, 1))
 
-    def test_a_load_that_was_left_alone_makes_way_for_a_later_one(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_an_abandoned_load_is_removed_by_a_later_one(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
-        add(do, lot(task, ("a", "1")))
+        add(do, scope_entries(task, ("a", "1")))
         clock.forward(timedelta(days=1, seconds=1))
 
         do(StartLoad("load-2", ANN))

@@ -1,4 +1,4 @@
-"""Commands, answers, errors and stores go from one process to another."""
+"""Pickling of commands, answers, errors and stores."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.entry import Expired, TaskWriter, WatcherWriter
+from holdfast import commands as c
 from holdfast.errors import HoldfastError
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import Expired, TaskWriter, WatcherWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.client import Client, open_client
 from holdfast.testing.conformance.fixtures import ANN, ORDERS, ORDERS_URI, TASK, StoreFixtures
-from holdfast.testing.door import Door, open_door
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 ATTEMPT = TaskWriter(TASK, 2)
@@ -79,7 +79,7 @@ class Pickling(StoreFixtures):
     def test_a_pickled_scope_has_the_same_ti_id(self) -> None:
         assert through_pickle(TASK).ti_id == TASK.ti_id
 
-    def test_answers_can_be_pickled(self, do: Door, task: TaskScope, asset: AssetScope) -> None:
+    def test_answers_can_be_pickled(self, do: Client, task: TaskScope, asset: AssetScope) -> None:
         do(c.Set(task, "k", "1", TaskWriter(task), do(c.Now())))
         do(c.Set(asset, "k", "1", ANN))
 
@@ -96,7 +96,7 @@ class Pickling(StoreFixtures):
 
     @pytest.mark.parametrize("command", REFUSED, ids=named)
     def test_errors_can_be_pickled(
-        self, do: Door, task: TaskScope, asset: AssetScope, command: c.Command[Any]
+        self, do: Client, task: TaskScope, asset: AssetScope, command: c.Command[Any]
     ) -> None:
         with pytest.raises(HoldfastError) as refused:
             do(command)
@@ -106,13 +106,11 @@ class Pickling(StoreFixtures):
         assert (error.message, error.hint) == (refused.value.message, refused.value.hint)
 
     def test_a_pickled_store_reads_and_writes_the_same_state(
-        self, do: Door, scope: StoreScope, store: Any, colour: str
+        self, do: Client, scope: StoreScope, store: Any, mode: str
     ) -> None:
-        if not self.picklable:
-            pytest.skip(f"{type(self).__name__}: its stores cannot be pickled")
         do(c.Set(scope, "k", "1", ANN))
 
-        other = open_door(colour, through_pickle(store))
+        other = open_client(mode, through_pickle(store))
         seen = other(c.Get(scope, "k"))
         other(c.Set(scope, "k", "2", ANN))
         other.close()

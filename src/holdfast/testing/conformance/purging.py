@@ -1,4 +1,4 @@
-"""References to objects elsewhere: what nothing names any more is queued for deletion, once."""
+"""Purge queue: objects without references are queued for deletion once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast import purge_command as pc
-from holdfast.entry import TaskWriter, Writer
+from holdfast import commands as c
 from holdfast.errors import (
     AssetInactive,
     InvalidInput,
@@ -18,11 +16,12 @@ from holdfast.errors import (
     StaleAttempt,
     UnknownTaskInstance,
 )
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import TaskWriter, Writer
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.value import as_reference, is_in_place, is_reference
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, ORDERS_URI, TASK, StoreFixtures
-from holdfast.testing.door import Door
-from holdfast.value import as_reference, is_in_place, is_reference
 
 A, B = as_reference("s3://lake/a"), as_reference("s3://lake/b")
 MINUTE = timedelta(minutes=1)
@@ -33,33 +32,33 @@ TAKER, MINE = "taker", "mine"
 
 def reserve(
     scope: StoreScope, key: str, value: str, writer: Writer, name: str = MINE
-) -> pc.ReserveObjects:
-    return pc.ReserveObjects(scope, ((key, value, name),), writer)
+) -> c.ReserveObjects:
+    return c.ReserveObjects(scope, ((key, value, name),), writer)
 
 
-def put(do: Door, scope: StoreScope, key: str, value: str, *args: Any, **options: Any) -> int:
-    """Write, as whoever has put an object there does."""
+def put(do: Client, scope: StoreScope, key: str, value: str, *args: Any, **options: Any) -> int:
+    """Write a value, after reserving its object where it is a reference."""
     if is_reference(value):
         do(reserve(scope, key, "" if is_in_place(value) else value, args[0]))
         options["reservation"] = MINE
     return do(c.Set(scope, key, value, *args, **options))
 
 
-def take(do: Door, **where: Any) -> tuple[pc.Purge, ...]:
-    return do(pc.TakePurges(100, MINUTE, TAKER, pc.Part(**where))).purges
+def take(do: Client, **where: Any) -> tuple[c.Purge, ...]:
+    return do(c.TakePurges(100, MINUTE, TAKER, c.Part(**where))).purges
 
 
 def named(scope: StoreScope) -> StoreScope:
-    """As workers name a scope."""
+    """Return a scope as workers name it."""
     return scope if isinstance(scope, TaskScope) else AssetScope(name=scope.name)
 
 
-def taken(do: Door, **where: Any) -> list[str]:
+def taken(do: Client, **where: Any) -> list[str]:
     return [purge.value for purge in take(do, **where)]
 
 
 class Purging(StoreFixtures):
-    def test_an_entry_that_is_deleted_leaves_its_object(self, do: Door, task: TaskScope) -> None:
+    def test_the_object_of_a_deleted_entry_is_queued(self, do: Client, task: TaskScope) -> None:
         put(do, task, "k", A, ANN)
 
         do(c.Delete(task, "k", ANN))
@@ -67,23 +66,27 @@ class Purging(StoreFixtures):
         [purge] = take(do)
         assert (purge.scope, purge.key, purge.value, purge.tries) == (task, "k", A, 0)
 
-    def test_what_is_still_named_is_not_queued(self, do: Door, scope: StoreScope) -> None:
+    def test_an_object_with_a_reference_left_is_not_queued(
+        self, do: Client, scope: StoreScope
+    ) -> None:
         put(do, scope, "k", A, ANN)
         put(do, scope, "k", A, ANN)
-        do(pc.ReserveObjects(scope, (("k", A, MINE), ("other", B, MINE)), ANN))
+        do(c.ReserveObjects(scope, (("k", A, MINE), ("other", B, MINE)), ANN))
         do(c.SetMany(scope, (("k", A), ("other", B)), ANN, reservation=MINE))
 
         assert taken(do) == []
-        assert do(pc.CountPurges()).waiting == 0
+        assert do(c.CountPurges()).waiting == 0
 
-    def test_an_overwritten_object_of_a_task_is_queued(self, do: Door, task: TaskScope) -> None:
+    def test_the_object_of_an_overwritten_task_entry_is_queued(
+        self, do: Client, task: TaskScope
+    ) -> None:
         put(do, task, "k", A, ANN)
 
         put(do, task, "k", "1", ANN)
 
         assert taken(do) == [A]
 
-    def test_a_cleared_scope_leaves_its_objects(self, do: Door, task: TaskScope) -> None:
+    def test_the_objects_of_a_cleared_scope_are_queued(self, do: Client, task: TaskScope) -> None:
         for key, value in (("k", A), ("l", B)):
             put(do, task, key, value, ANN)
 
@@ -91,7 +94,7 @@ class Purging(StoreFixtures):
 
         assert sorted(taken(do, scope=task)) == [A, B]
 
-    def test_every_map_index_that_is_cleared_leaves_its_objects(self, do: Door) -> None:
+    def test_the_objects_of_all_cleared_map_indices_are_queued(self, do: Client) -> None:
         first, second = (TaskScope("sales", "monday", "load", index) for index in (0, 1))
         for scope, value in ((first, A), (second, B)):
             do(c.RegisterTask(scope))
@@ -101,8 +104,8 @@ class Purging(StoreFixtures):
 
         assert sorted(taken(do, scope=first, all_map_indices=True)) == [A, B]
 
-    def test_the_history_of_an_asset_names_what_was_overwritten(
-        self, do: Door, asset: AssetScope
+    def test_the_history_of_an_asset_refers_to_overwritten_objects(
+        self, do: Client, asset: AssetScope
     ) -> None:
         do(c.History(asset, "k"))
         put(do, asset, "k", A, ANN)
@@ -111,19 +114,21 @@ class Purging(StoreFixtures):
 
         assert taken(do) == []
 
-    def test_the_history_does_not_keep_what_was_overwritten_in_place(
-        self, do: Door, asset: AssetScope
+    def test_the_history_does_not_refer_to_objects_overwritten_in_place(
+        self, do: Client, asset: AssetScope
     ) -> None:
-        place = as_reference("vault/a", in_place=True)
-        put(do, asset, "k", place, ANN)
-        put(do, asset, "k", place, ANN)
+        reference = as_reference("vault/a", in_place=True)
+        put(do, asset, "k", reference, ANN)
+        put(do, asset, "k", reference, ANN)
         assert taken(do) == []
 
         do(c.Delete(asset, "k", ANN))
 
-        assert taken(do) == [place]
+        assert taken(do) == [reference]
 
-    def test_what_falls_off_the_history_is_queued(self, do: Door, asset: AssetScope) -> None:
+    def test_the_object_of_a_version_dropped_from_the_history_is_queued(
+        self, do: Client, asset: AssetScope
+    ) -> None:
         put(do, asset, "k", A, ANN)
 
         for number in range(self.history_limit):
@@ -131,8 +136,8 @@ class Purging(StoreFixtures):
 
         assert taken(do, scope=asset) == [A]
 
-    def test_a_value_that_came_twice_stays_while_one_step_names_it(
-        self, do: Door, asset: AssetScope
+    def test_an_object_of_two_versions_is_kept_while_one_refers_to_it(
+        self, do: Client, asset: AssetScope
     ) -> None:
         do(c.History(asset, "k"))
         for value in (A, "0", A):
@@ -143,8 +148,8 @@ class Purging(StoreFixtures):
 
         assert taken(do) == []
 
-    def test_cleanup_of_expired_entries_leaves_their_objects(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_cleanup_queues_the_objects_of_expired_entries(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         for key, value in (("k", A), ("l", B)):
             put(do, task, key, value, ANN, clock() + MINUTE)
@@ -156,7 +161,7 @@ class Purging(StoreFixtures):
 
         assert sorted(taken(do)) == [A, B]
 
-    def test_a_deleted_run_leaves_its_objects(self, do: Door, attempt: TaskWriter) -> None:
+    def test_the_objects_of_a_deleted_run_are_queued(self, do: Client, attempt: TaskWriter) -> None:
         put(do, TASK, "k", A, attempt)
 
         do(c.DeleteRun(TASK.dag_id, TASK.run_id))
@@ -164,8 +169,8 @@ class Purging(StoreFixtures):
         [purge] = take(do)
         assert (purge.scope, purge.value) == (TASK, A)
 
-    def test_a_deleted_asset_leaves_its_objects(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_the_objects_of_a_deleted_asset_are_queued(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         staged = as_reference("s3://lake/staged")
         put(do, asset, "k", A, ANN)
@@ -178,7 +183,7 @@ class Purging(StoreFixtures):
         assert {purge.value for purge in purges} == {A, B, staged}
         assert {purge.scope for purge in purges} == {AssetScope(name="orders", uri=ORDERS_URI)}
 
-    def test_the_sweep_of_orphans_leaves_their_objects(self, do: Door, clock: Clock) -> None:
+    def test_the_sweep_queues_the_objects_of_orphans(self, do: Client, clock: Clock) -> None:
         do(c.DeclareDagAssets("sales", (("orders", ORDERS_URI),)))
         put(do, AssetScope(name="orders"), "k", A, ANN)
         do(c.DeclareDagAssets("sales", ()))
@@ -187,8 +192,8 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [A]
 
-    def test_a_staged_object_is_named(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_a_staged_write_refers_to_its_object(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         put(do, asset, "k", A, attempt, on_success=True)
         assert taken(do) == []
@@ -198,8 +203,8 @@ class Purging(StoreFixtures):
         assert taken(do) == []
         assert do(c.Get(asset, "k")) == A
 
-    def test_a_dropped_staged_write_leaves_its_object(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_the_object_of_a_dropped_staged_write_is_queued(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         put(do, asset, "k", A, attempt, on_success=True)
         put(do, asset, "k", B, attempt, on_success=True)
@@ -209,8 +214,8 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [B]
 
-    def test_the_next_attempt_drops_what_the_one_before_staged(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_the_next_attempt_drops_the_staged_writes_of_the_previous_one(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         put(do, asset, "k", A, attempt, on_success=True)
 
@@ -218,8 +223,8 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [A]
 
-    def test_clearing_on_success_leaves_the_objects(
-        self, do: Door, task: TaskScope, attempt: TaskWriter
+    def test_clearing_on_success_queues_the_objects(
+        self, do: Client, task: TaskScope, attempt: TaskWriter
     ) -> None:
         put(do, task, "k", A, attempt)
 
@@ -227,7 +232,7 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [A]
 
-    def test_a_rewind_names_the_old_object_again(self, do: Door, asset: AssetScope) -> None:
+    def test_a_rewind_refers_to_the_old_object_again(self, do: Client, asset: AssetScope) -> None:
         version = put(do, asset, "k", A, ANN)
         put(do, asset, "k", B, ANN)
 
@@ -236,8 +241,8 @@ class Purging(StoreFixtures):
         assert do(c.Get(asset, "k")) == A
         assert taken(do) == []
 
-    def test_what_is_taken_is_nobody_elses_until_its_lease_is_over(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_a_taken_object_is_not_taken_again_until_its_lease_ends(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
@@ -248,19 +253,21 @@ class Purging(StoreFixtures):
 
         assert taken(do) == [A]
 
-    def test_what_is_gone_leaves_the_queue(self, do: Door, task: TaskScope, clock: Clock) -> None:
+    def test_a_deleted_object_leaves_the_queue(
+        self, do: Client, task: TaskScope, clock: Clock
+    ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
         [purge] = take(do)
 
-        do(pc.FinishPurges(TAKER, (purge.id,)))
+        do(c.FinishPurges(TAKER, (purge.id,)))
 
         clock.forward(MINUTE)
         assert taken(do) == []
-        assert do(pc.CountPurges()).waiting == 0
+        assert do(c.CountPurges()).waiting == 0
 
-    def test_a_part_of_the_queue_is_not_the_rest_of_it(
-        self, do: Door, task: TaskScope, asset: AssetScope
+    def test_taking_one_scope_leaves_the_rest_of_the_queue(
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         for scope in (task, asset):
             put(do, scope, "k", A, ANN)
@@ -268,12 +275,12 @@ class Purging(StoreFixtures):
 
         assert taken(do, scope=asset) == []
         [purge] = take(do, scope=task)
-        do(pc.FinishPurges("another", (purge.id,), ((purge.id, "no"),)))
+        do(c.FinishPurges("another", (purge.id,), ((purge.id, "no"),)))
 
-        assert do(pc.CountPurges()).waiting == 1
+        assert do(c.CountPurges()).waiting == 1
 
-    def test_what_could_not_be_deleted_is_tried_again_later_and_later(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_a_failed_deletion_is_retried_with_backoff(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
@@ -281,44 +288,46 @@ class Purging(StoreFixtures):
             [purge] = take(do)
             assert purge.tries == tries
 
-            do(pc.FinishPurges(TAKER, (), ((purge.id, "no permission"),)))
+            do(c.FinishPurges(TAKER, (), ((purge.id, "no permission"),)))
 
-            clock.forward(pc.pause_after(tries) - timedelta(seconds=1))
+            clock.forward(c.pause_after(tries) - timedelta(seconds=1))
             assert taken(do) == []
             clock.forward(timedelta(seconds=1))
-        assert do(pc.CountPurges()) == pc.PurgeQueue(1, 1, 0, "no permission")
+        assert do(c.CountPurges()) == c.PurgeQueue(1, 1, 0, "no permission")
 
-    def test_a_reserved_object_that_is_never_named_is_due_in_the_end(
-        self, do: Door, scope: StoreScope, clock: Clock
+    def test_a_reserved_object_without_reference_becomes_due(
+        self, do: Client, scope: StoreScope, clock: Clock
     ) -> None:
         do(reserve(scope, "k", A, ANN))
         assert taken(do) == []
-        assert do(pc.CountPurges()) == pc.PurgeQueue(0, 0, 1)
+        assert do(c.CountPurges()) == c.PurgeQueue(0, 0, 1)
 
-        clock.forward(pc.RESERVED_FOR)
+        clock.forward(c.RESERVED_FOR)
 
         assert taken(do) == [A]
 
-    def test_a_reserved_object_that_is_named_leaves_the_queue(
-        self, do: Door, scope: StoreScope
+    def test_a_reserved_object_that_is_referred_to_leaves_the_queue(
+        self, do: Client, scope: StoreScope
     ) -> None:
-        do(pc.ReserveObjects(scope, (("k", A, MINE), ("l", B, MINE)), ANN))
+        do(c.ReserveObjects(scope, (("k", A, MINE), ("l", B, MINE)), ANN))
 
         do(c.SetMany(scope, (("k", A), ("l", B)), ANN, reservation=MINE))
 
-        assert do(pc.CountPurges()).waiting == 0
+        assert do(c.CountPurges()).waiting == 0
 
-    def test_a_released_object_is_due_unless_it_is_named(self, do: Door, scope: StoreScope) -> None:
+    def test_a_released_object_is_due_unless_it_is_referred_to(
+        self, do: Client, scope: StoreScope
+    ) -> None:
         put(do, scope, "k", A, ANN)
         objects = (("k", A, "other"), ("l", B, "other"))
-        do(pc.ReserveObjects(scope, objects, ANN))
+        do(c.ReserveObjects(scope, objects, ANN))
 
-        do(pc.ReleaseObjects(scope, objects, ANN))
+        do(c.ReleaseObjects(scope, objects, ANN))
 
         assert taken(do) == [B]
 
-    def test_what_somebody_queues_is_due_unless_it_is_named(
-        self, do: Door, task: TaskScope, asset: AssetScope
+    def test_an_object_queued_by_a_client_is_due_unless_it_is_referred_to(
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         put(do, task, "k", A, ANN)
         its = AssetScope(name="orders", uri=ORDERS_URI)
@@ -327,25 +336,25 @@ class Purging(StoreFixtures):
         gone = TaskScope("long", "gone", "task", 3)
 
         do(
-            pc.QueueObjects(
+            c.QueueObjects(
                 ((task, "k", A), (its, "k", A), (its, "l", A), (gone, "k", B), (its, "m", B))
             )
         )
 
         assert {(purge.scope, purge.key) for purge in take(do)} == {(gone, "k"), (its, "m")}
 
-    def test_the_queue_knows_assets_by_name_alone(self, do: Door, asset: AssetScope) -> None:
+    def test_the_queue_identifies_assets_by_name(self, do: Client, asset: AssetScope) -> None:
         orders = do(c.GetAsset(asset)).scope
-        do(pc.QueueObjects(((orders, "k", A),)))
-        with pytest.raises(InvalidInput, match="known by its id alone"):
-            pc.QueueObjects(((AssetScope(asset_id=orders.asset_id), "k", A),))
+        do(c.QueueObjects(((orders, "k", A),)))
+        with pytest.raises(InvalidInput, match="identified by its id only"):
+            c.QueueObjects(((AssetScope(asset_id=orders.asset_id), "k", A),))
 
         forged = AssetScope(asset_id=orders.asset_id, name="another")
         assert take(do, scope=forged) == ()
         assert [purge.key for purge in take(do)] == ["k"]
 
-    def test_an_object_that_is_queued_can_be_reserved_and_named_again(
-        self, do: Door, task: TaskScope
+    def test_a_queued_object_can_be_reserved_and_referred_to_again(
+        self, do: Client, task: TaskScope
     ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
@@ -354,11 +363,11 @@ class Purging(StoreFixtures):
         assert taken(do) == []
         do(c.Set(task, "k", A, ANN, reservation=MINE))
 
-        assert do(pc.CountPurges()).waiting == 0
+        assert do(c.CountPurges()).waiting == 0
 
     @pytest.mark.parametrize("value", [A, ""])
     def test_an_object_that_is_being_deleted_cannot_be_reserved(
-        self, do: Door, task: TaskScope, value: str
+        self, do: Client, task: TaskScope, value: str
     ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
@@ -368,10 +377,10 @@ class Purging(StoreFixtures):
             do(reserve(task, "k", value, ANN))
 
         if value:
-            do(pc.ReserveObjects(task, (("k", B, MINE), ("l", A, MINE)), ANN))
+            do(c.ReserveObjects(task, (("k", B, MINE), ("l", A, MINE)), ANN))
 
-    def test_an_object_that_is_being_deleted_cannot_be_named(
-        self, do: Door, task: TaskScope
+    def test_an_object_that_is_being_deleted_cannot_be_referred_to(
+        self, do: Client, task: TaskScope
     ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
@@ -382,7 +391,7 @@ class Purging(StoreFixtures):
 
         assert do(c.Get(task, "k")) is None
 
-    def test_an_asset_of_the_same_name_has_the_same_objects(self, do: Door) -> None:
+    def test_an_asset_of_the_same_name_has_the_same_objects(self, do: Client) -> None:
         do(c.DeclareAsset("orders", ORDERS_URI))
         put(do, AssetScope(name="orders"), "k", A, ANN)
         do(c.DeleteAsset(AssetScope(name="orders")))
@@ -393,30 +402,30 @@ class Purging(StoreFixtures):
 
         assert taken(do) == []
 
-    def test_nobody_reserves_what_they_may_not_write(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_a_writer_cannot_reserve_objects_of_entries_it_may_not_write(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(c.StartAttempt(attempt.scope))
         values = (("k", A, MINE),)
 
         with pytest.raises(StaleAttempt):
-            do(pc.ReserveObjects(attempt.scope, values, attempt))
+            do(c.ReserveObjects(attempt.scope, values, attempt))
         with pytest.raises(StaleAttempt):
-            do(pc.ReserveObjects(asset, values, attempt))
+            do(c.ReserveObjects(asset, values, attempt))
         with pytest.raises(UnknownTaskInstance):
-            do(pc.ReserveObjects(TaskScope("no", "such", "task"), values, ANN))
+            do(c.ReserveObjects(TaskScope("no", "such", "task"), values, ANN))
 
-        assert do(pc.CountPurges()).waiting == 0
+        assert do(c.CountPurges()).waiting == 0
 
-    def test_nobody_reserves_for_an_inactive_asset(self, do: Door) -> None:
+    def test_objects_of_an_inactive_asset_cannot_be_reserved(self, do: Client) -> None:
         do(c.DeclareDagAssets("sales", (("orders", ORDERS_URI),)))
         do(c.DeclareDagAssets("sales", ()))
 
         with pytest.raises(AssetInactive):
             do(reserve(AssetScope(name="orders"), "k", A, ANN))
 
-    def test_what_one_writer_reserves_no_other_leaves_to_be_deleted(
-        self, do: Door, scope: StoreScope
+    def test_an_object_reserved_by_one_writer_is_not_queued_by_another(
+        self, do: Client, scope: StoreScope
     ) -> None:
         put(do, scope, "k", A, ANN)
         do(reserve(scope, "k", A, ANN, "other"))  # a second writer of the same value
@@ -427,8 +436,8 @@ class Purging(StoreFixtures):
         do(c.Set(scope, "k", A, ANN, reservation="other"))
         assert do(c.Get(scope, "k")) == A
 
-    def test_a_staged_write_that_is_dropped_leaves_what_another_has_reserved(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_a_dropped_staged_write_does_not_queue_an_object_reserved_by_another(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         put(do, asset, "k", A, attempt, on_success=True)
         do(reserve(asset, "k", A, ANN))
@@ -437,8 +446,8 @@ class Purging(StoreFixtures):
 
         assert taken(do) == []
 
-    def test_a_name_needs_an_object_that_is_reserved_for_it(
-        self, do: Door, task: TaskScope
+    def test_a_reference_needs_an_object_reserved_for_its_write(
+        self, do: Client, task: TaskScope
     ) -> None:
         do(reserve(task, "k", A, ANN, "other"))
         put(do, task, "k", A, ANN)
@@ -450,52 +459,52 @@ class Purging(StoreFixtures):
             with pytest.raises(ObjectBusy):
                 do(c.Set(task, "k", A, ANN, reservation=reservation))
 
-    def test_an_object_that_is_gone_is_not_reserved_any_more(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_a_deleted_object_is_no_longer_reserved(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         do(reserve(task, "k", A, ANN))
-        clock.forward(pc.RESERVED_FOR)
+        clock.forward(c.RESERVED_FOR)
         [purge] = take(do)
-        do(pc.FinishPurges(TAKER, (purge.id,)))
+        do(c.FinishPurges(TAKER, (purge.id,)))
 
         with pytest.raises(ObjectBusy):
             do(c.Set(task, "k", A, ANN, reservation=MINE))
 
-    def test_a_taker_whose_lease_is_over_is_not_believed(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_the_report_of_a_taker_whose_lease_has_ended_is_ignored(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         put(do, task, "k", A, ANN)
         do(c.Delete(task, "k", ANN))
         [purge] = take(do)
         clock.forward(MINUTE)
-        do(pc.TakePurges(1, MINUTE, "another"))
+        do(c.TakePurges(1, MINUTE, "another"))
 
-        do(pc.FinishPurges(TAKER, (purge.id,)))
+        do(c.FinishPurges(TAKER, (purge.id,)))
 
-        assert do(pc.CountPurges()).waiting == 1
+        assert do(c.CountPurges()).waiting == 1
 
-    def test_what_is_overwritten_in_place_is_reserved_by_its_key(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_an_object_overwritten_in_place_is_reserved_by_its_key(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
-        place = as_reference("vault/a", in_place=True)
-        do(c.Set(task, "k", place, ANN))
+        reference = as_reference("vault/a", in_place=True)
+        do(c.Set(task, "k", reference, ANN))
         do(reserve(task, "k", "", ANN))
 
         do(c.Delete(task, "k", ANN))
 
         assert taken(do) == []
-        do(c.Set(task, "k", place, ANN, reservation=MINE))
-        assert do(pc.CountPurges()).waiting == 0
+        do(c.Set(task, "k", reference, ANN, reservation=MINE))
+        assert do(c.CountPurges()).waiting == 0
         do(reserve(task, "l", "", ANN))
-        clock.forward(pc.RESERVED_FOR)
+        clock.forward(c.RESERVED_FOR)
         assert [purge.key for purge in take(do)] == ["l"]
 
-    def test_a_person_cannot_go_back_to_what_was_overwritten_in_place(
-        self, do: Door, asset: AssetScope
+    def test_a_user_cannot_rewind_to_an_object_overwritten_in_place(
+        self, do: Client, asset: AssetScope
     ) -> None:
         do(c.History(asset, "k"))
-        place = as_reference("vault/a", in_place=True)
-        version = do(c.Set(asset, "k", place, ANN))
+        reference = as_reference("vault/a", in_place=True)
+        version = do(c.Set(asset, "k", reference, ANN))
         do(c.Set(asset, "k", "1", ANN))
 
         with pytest.raises(NotSupported):
@@ -508,4 +517,4 @@ class Purging(StoreFixtures):
         with pytest.raises(InvalidInput):
             reserve(task, "k", value, ANN)
         with pytest.raises(InvalidInput):
-            pc.QueueObjects(((task, "k", value),))
+            c.QueueObjects(((task, "k", value),))

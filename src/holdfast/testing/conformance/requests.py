@@ -1,4 +1,4 @@
-"""Requests that a client sends again because the answer was lost: they are carried out once."""
+"""Idempotent requests: a request retried after a lost answer is executed once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import (
+from holdfast import commands as c
+from holdfast.commands import (
     Advance,
     Clear,
     DeclareAsset,
@@ -17,23 +17,24 @@ from holdfast.command import (
     ForgetRequests,
     Get,
     GetEntry,
+    Once,
     RegisterTask,
+    RequestId,
     Set,
     SetMany,
     StartAttempt,
 )
-from holdfast.condition import Once, RequestId
-from holdfast.entry import TaskWriter
 from holdfast.errors import (
     StaleAttempt,
     StaleRequest,
     UnknownTaskInstance,
     VersionConflict,
 )
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import ANN, TASK, StoreFixtures, supported
-from holdfast.testing.door import Door
 
 FIRST = TaskWriter(TASK, 1)
 
@@ -43,14 +44,16 @@ def request(number: int, inner: c.Command[Any], client: str = "ann") -> Once:
 
 
 class Requests(StoreFixtures):
-    def test_what_is_sent_again_gets_the_first_answer(self, do: Door, scope: StoreScope) -> None:
+    def test_a_retried_request_gets_the_first_answer(self, do: Client, scope: StoreScope) -> None:
         write = request(1, Set(scope, "k", "1", ANN))
 
         assert do(write) == do(write)
 
         assert do(Get(scope, "k")) == "1"
 
-    def test_what_is_sent_again_makes_no_second_version(self, do: Door, scope: StoreScope) -> None:
+    def test_a_retried_request_creates_no_second_version(
+        self, do: Client, scope: StoreScope
+    ) -> None:
         write = request(1, Set(scope, "k", "1", ANN))
         version = do(write)
         do(write)
@@ -60,8 +63,8 @@ class Requests(StoreFixtures):
         assert entry is not None
         assert entry.version == version
 
-    def test_what_is_sent_again_makes_no_second_step_of_history(
-        self, do: Door, asset: AssetScope
+    def test_a_retried_request_adds_no_second_version_to_the_history(
+        self, do: Client, asset: AssetScope
     ) -> None:
         write = request(1, Set(asset, "k", "1", ANN))
         do(write)
@@ -69,9 +72,7 @@ class Requests(StoreFixtures):
 
         assert len(do(c.History(asset, "k"))) == 1
 
-    def test_what_is_sent_again_undoes_nothing_that_came_after(
-        self, do: Door, scope: StoreScope
-    ) -> None:
+    def test_a_retried_request_undoes_no_later_write(self, do: Client, scope: StoreScope) -> None:
         first = request(1, Set(scope, "k", '"first"', ANN))
         answer = do(first)
         do(Set(scope, "k", '"second"', ANN))
@@ -81,7 +82,7 @@ class Requests(StoreFixtures):
         assert do(Get(scope, "k")) == '"second"'
 
     def test_a_request_of_each_kind_gets_its_answer_again(
-        self, do: Door, task: TaskScope, asset: AssetScope
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         do(Set(asset, "watermark", "1", ANN))
         writes = supported(
@@ -107,26 +108,26 @@ class Requests(StoreFixtures):
             once = request(number, write)
             assert do(once) == do(once)
 
-    def test_a_compare_and_set_is_not_in_conflict_with_itself(
-        self, do: Door, scope: StoreScope
+    def test_a_retried_compare_and_set_does_not_conflict_with_itself(
+        self, do: Client, scope: StoreScope
     ) -> None:
         write = request(1, Set(scope, "k", "1", ANN, if_version=0))
 
         assert do(write) == do(write)
 
-    def test_an_attempt_is_finished_once_and_told_so_twice(
-        self, do: Door, attempt: TaskWriter
+    def test_a_retried_finish_of_an_attempt_is_executed_once(
+        self, do: Client, attempt: TaskWriter
     ) -> None:
         finish = request(1, FinishAttempt(attempt, succeeded=True))
 
         assert [do(finish), do(finish)] == [None, None]
 
-    def test_an_attempt_is_started_once(self, do: Door, task: TaskScope) -> None:
+    def test_an_attempt_is_started_once(self, do: Client, task: TaskScope) -> None:
         start = request(1, StartAttempt(task))
 
         assert [do(start), do(start), do(start)] == [1, 1, 1]
 
-    def test_an_answer_outlives_what_it_was_about(self, do: Door) -> None:
+    def test_the_answer_to_a_retry_outlives_the_run_it_was_about(self, do: Client) -> None:
         do(RegisterTask(TASK))
         write = request(1, Set(TASK, "k", "1", ANN))
         version = do(write)
@@ -134,8 +135,8 @@ class Requests(StoreFixtures):
 
         assert do(write) == version
 
-    def test_the_next_request_is_carried_out_though_it_is_the_same_command(
-        self, do: Door, scope: StoreScope
+    def test_a_new_request_with_the_same_command_is_executed(
+        self, do: Client, scope: StoreScope
     ) -> None:
         write = Set(scope, "k", "1", ANN)
 
@@ -144,7 +145,7 @@ class Requests(StoreFixtures):
         assert len(set(versions)) == 3
 
     def test_an_older_request_is_refused_and_writes_nothing(
-        self, do: Door, scope: StoreScope
+        self, do: Client, scope: StoreScope
     ) -> None:
         do(request(1, Set(scope, "k", '"first"', ANN)))
         do(request(3, Set(scope, "k", '"third"', ANN)))
@@ -155,8 +156,8 @@ class Requests(StoreFixtures):
 
         assert do(Get(scope, "k")) == '"third"'
 
-    def test_a_number_that_was_used_for_another_command_is_refused_and_writes_nothing(
-        self, do: Door, scope: StoreScope
+    def test_a_request_number_reused_for_another_command_is_refused_and_writes_nothing(
+        self, do: Client, scope: StoreScope
     ) -> None:
         do(request(1, Set(scope, "first", "1", ANN)))
         others: list[c.Command[Any]] = [
@@ -173,7 +174,7 @@ class Requests(StoreFixtures):
         assert do(Get(scope, "first")) == "1"
         assert do(Get(scope, "second")) is None
 
-    def test_what_was_refused_is_tried_anew(self, do: Door, scope: StoreScope) -> None:
+    def test_a_refused_request_can_be_retried(self, do: Client, scope: StoreScope) -> None:
         version = do(Set(scope, "k", '"theirs"', ANN))
         with pytest.raises(VersionConflict):
             do(request(1, Set(scope, "k", '"mine"', ANN, if_version=0)))
@@ -183,7 +184,7 @@ class Requests(StoreFixtures):
         assert do(Get(scope, "k")) == '"mine"'
 
     def test_a_request_is_refused_as_its_command_is(
-        self, do: Door, task: TaskScope, asset: AssetScope
+        self, do: Client, task: TaskScope, asset: AssetScope
     ) -> None:
         unknown = TaskScope("sales", "monday", "unknown")
         zombie = TaskWriter(task, 7)
@@ -197,7 +198,7 @@ class Requests(StoreFixtures):
         assert do(Get(task, "k")) is None
         assert do(Get(asset, "k")) is None
 
-    def test_each_client_has_numbers_of_its_own(self, do: Door, scope: StoreScope) -> None:
+    def test_each_client_has_its_own_request_numbers(self, do: Client, scope: StoreScope) -> None:
         clients = ["ann", "Ann", "bob", "x" * 64]
 
         for client in clients:
@@ -205,14 +206,14 @@ class Requests(StoreFixtures):
 
         assert [do(Get(scope, client)) for client in clients] == [f'"{name}"' for name in clients]
 
-    def test_a_number_may_be_as_large_as_63_bits_hold(self, do: Door, task: TaskScope) -> None:
+    def test_a_request_number_may_have_63_bits(self, do: Client, task: TaskScope) -> None:
         write = request(2**63 - 1, Set(task, "k", "1", ANN))
 
         assert do(write) == do(write)
 
     @pytest.mark.parametrize("number", [1, 2], ids=["first", "later"])
-    def test_what_is_sent_many_times_at_once_is_carried_out_once(
-        self, do: Door, scope: StoreScope, number: int
+    def test_concurrent_copies_of_a_request_are_executed_once(
+        self, do: Client, scope: StoreScope, number: int
     ) -> None:
         for before in range(1, number):
             do(request(before, Set(scope, "k", '"before"', ANN)))
@@ -226,27 +227,29 @@ class Requests(StoreFixtures):
         assert entry is not None
         assert entry.version == answers[0]
 
-    def test_an_attempt_that_many_start_at_once_by_one_request_is_one(
-        self, do: Door, task: TaskScope
+    def test_concurrent_copies_of_a_start_request_start_one_attempt(
+        self, do: Client, task: TaskScope
     ) -> None:
         assert do.together([request(1, StartAttempt(task))] * 8) == [1] * 8
 
         assert do(StartAttempt(task)) == 2
 
-    def test_an_end_that_is_told_many_times_at_once_is_one(
-        self, do: Door, attempt: TaskWriter
+    def test_concurrent_copies_of_a_finish_request_end_the_attempt_once(
+        self, do: Client, attempt: TaskWriter
     ) -> None:
         finish = request(1, FinishAttempt(attempt, succeeded=True))
 
         assert do.together([finish] * 8) == [None] * 8
 
-    def test_what_locks_nothing_is_carried_out_once_too(self, do: Door) -> None:
+    def test_concurrent_copies_of_a_request_without_locks_are_executed_once(
+        self, do: Client
+    ) -> None:
         answers = do.together([request(1, RegisterTask(TASK))] * 8)
 
         assert answers == [None] * 8
         assert do(Get(TASK, "k")) is None
 
-    def test_clients_write_at_the_same_time(self, do: Door, scope: StoreScope) -> None:
+    def test_clients_write_at_the_same_time(self, do: Client, scope: StoreScope) -> None:
         names = [f"client-{number}" for number in range(8)]
         writes = [request(1, Set(scope, "k", "1", ANN), name) for name in names]
 
@@ -255,8 +258,8 @@ class Requests(StoreFixtures):
         assert answers[:8] == answers[8:]
         assert len(set(answers)) == 8
 
-    def test_clients_that_have_been_silent_are_forgotten(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_inactive_clients_are_forgotten(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         for client in ("silent", "gone", "busy"):
             do(request(5, Set(task, client, "1", ANN), client))
@@ -272,8 +275,8 @@ class Requests(StoreFixtures):
         assert do(Get(task, "silent")) == "2"
         assert do(Get(task, "busy")) == "1"
 
-    def test_what_is_sent_again_is_not_forgotten_sooner_for_it(
-        self, do: Door, task: TaskScope, clock: Clock
+    def test_a_retried_request_is_not_forgotten_earlier(
+        self, do: Client, task: TaskScope, clock: Clock
     ) -> None:
         write = request(1, Set(task, "k", "1", ANN))
         cutoff = clock()

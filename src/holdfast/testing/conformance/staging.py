@@ -1,4 +1,4 @@
-"""Staged writes: they take effect with the attempt's success, all or none."""
+"""Staged writes: applied with the attempt's success, all or none."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import (
+from holdfast import commands as c
+from holdfast.commands import (
     Advance,
     DeclareAsset,
     DeclareDagAssets,
@@ -21,9 +21,10 @@ from holdfast.command import (
     Set,
     StartAttempt,
 )
-from holdfast.entry import TaskWriter
 from holdfast.errors import AssetInactive, InvalidType, VersionConflict
-from holdfast.scope import AssetScope, TaskScope
+from holdfast.model.entry import TaskWriter
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.testing.client import Client
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.fixtures import (
     ANN,
@@ -32,12 +33,11 @@ from holdfast.testing.conformance.fixtures import (
     ORDERS_URI,
     StoreFixtures,
 )
-from holdfast.testing.door import Door
 
 
 class Staging(StoreFixtures):
     def test_the_attempt_reads_its_own_staged_value(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "k", '"old"', ANN))
 
@@ -46,7 +46,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "k", attempt)) == '"new"'
 
     def test_the_attempt_lists_its_own_staged_values(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "b", '"old"', ANN))
 
@@ -60,8 +60,8 @@ class Staging(StoreFixtures):
         ]
         assert page.total == 2
 
-    def test_a_list_of_what_was_staged_is_selected_like_any_other(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter, clock: Clock
+    def test_a_list_with_staged_values_is_filtered_like_any_other(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter, clock: Clock
     ) -> None:
         version = do(Set(asset, "b", '"old"', ANN))
         do(Set(asset, "a", "1", attempt, on_success=True))
@@ -75,8 +75,8 @@ class Staging(StoreFixtures):
         assert do(List(asset, limit=1, offset=1, reader=attempt)).found == (found,)
         assert do(List(asset, expiring_before=clock(), reader=attempt)).total == 0
 
-    def test_what_was_staged_is_listed_with_its_asset(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_staged_values_are_listed_with_their_asset(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         info = do(DeclareAsset("orders", ORDERS_URI))
         do(Set(asset, "k", "1", attempt, on_success=True))
@@ -87,7 +87,7 @@ class Staging(StoreFixtures):
         assert by_name.scope == by_filter.scope == info.scope
 
     def test_nobody_else_sees_a_staged_value(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         neighbour = TaskScope("sales", "tuesday", "load")
         do(c.RegisterTask(neighbour))
@@ -102,7 +102,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "absent", other)) is None
 
     def test_a_staged_value_is_not_listed_and_has_no_history(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "k", "1", attempt, on_success=True))
 
@@ -110,7 +110,7 @@ class Staging(StoreFixtures):
         assert do(History(asset, "k")) == ()
 
     def test_a_staged_value_shows_when_it_was_staged_and_over_which_version(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter, clock: Clock
+        self, do: Client, asset: AssetScope, attempt: TaskWriter, clock: Clock
     ) -> None:
         version = do(Set(asset, "k", '"old"', ANN))
         staged_at = clock()
@@ -123,8 +123,8 @@ class Staging(StoreFixtures):
         assert (entry.value, entry.staged) == ('"new"', True)
         assert (entry.updated_at, entry.version) == (staged_at, version)
 
-    def test_success_applies_what_was_staged(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_success_applies_staged_writes(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "k", '"new"', attempt, on_success=True))
 
@@ -132,8 +132,8 @@ class Staging(StoreFixtures):
 
         assert do(Get(asset, "k")) == '"new"'
 
-    def test_what_success_applies_is_a_new_version(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter, clock: Clock
+    def test_an_applied_staged_write_is_a_new_version(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter, clock: Clock
     ) -> None:
         before = do(Set(asset, "k", '"old"', ANN))
         do(Set(asset, "k", '"new"', attempt, on_success=True))
@@ -150,8 +150,8 @@ class Staging(StoreFixtures):
         assert entry.writer.scope == attempt.scope
         assert [step.value for step in do(History(asset, "k"))] == ['"new"', '"old"']
 
-    def test_success_applies_what_was_staged_to_several_assets(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_success_applies_staged_writes_to_several_assets(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(DeclareAsset("customers", CUSTOMERS_URI))
         do(Set(asset, "a", "1", attempt, on_success=True))
@@ -165,7 +165,7 @@ class Staging(StoreFixtures):
         assert do(Get(CUSTOMERS, "a")) == "3"
 
     def test_the_value_staged_last_is_the_one_applied(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "k", "1", attempt, on_success=True))
         do(Set(AssetScope(uri=ORDERS_URI), "k", "2", attempt, on_success=True))
@@ -174,8 +174,8 @@ class Staging(StoreFixtures):
 
         assert do(Get(asset, "k")) == "2"
 
-    def test_success_applies_what_was_staged_over_what_others_wrote_meanwhile(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_success_applies_staged_writes_over_concurrent_writes(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "k", '"staged"', attempt, on_success=True))
         do(Set(asset, "k", '"meanwhile"', ANN))
@@ -184,8 +184,8 @@ class Staging(StoreFixtures):
 
         assert do(Get(asset, "k")) == '"staged"'
 
-    def test_failure_drops_what_was_staged(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_failure_drops_staged_writes(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "k", "1", attempt, on_success=True))
 
@@ -194,8 +194,8 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "k")) is None
         assert do(Get(asset, "k", attempt)) is None
 
-    def test_a_new_attempt_drops_what_the_one_before_had_staged(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_a_new_attempt_drops_the_staged_writes_of_the_previous_one(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "k", "1", attempt, on_success=True))
 
@@ -206,8 +206,8 @@ class Staging(StoreFixtures):
         do(FinishAttempt(retry, succeeded=True))
         assert do(Get(asset, "k")) is None
 
-    def test_what_was_not_staged_stays_after_failure(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_writes_that_were_not_staged_outlive_a_failure(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "k", "1", attempt))
 
@@ -215,8 +215,8 @@ class Staging(StoreFixtures):
 
         assert do(Get(asset, "k")) == "1"
 
-    def test_map_indices_stage_apart_from_each_other(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_map_indices_stage_separately(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         mapped = TaskScope(attempt.scope.dag_id, attempt.scope.run_id, attempt.scope.task_id, 0)
         do(c.RegisterTask(mapped))
@@ -230,7 +230,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "k", other)) == "2"
 
     def test_a_staged_if_version_that_still_holds_is_applied(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         version = do(Set(asset, "k", "1", ANN))
         do(Set(asset, "k", "2", attempt, if_version=version, on_success=True))
@@ -242,7 +242,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "new")) == "2"
 
     def test_a_staged_if_version_is_checked_only_when_it_takes_effect(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "k", "1", ANN))
         do(Set(asset, "k", "2", attempt, if_version=0, on_success=True))
@@ -253,7 +253,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "k")) == "2"
 
     def test_a_staged_conflict_applies_nothing_and_leaves_the_attempt_live(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         version = do(Set(asset, "k", "1", ANN))
         do(Set(attempt.scope, "kept", "1", attempt))
@@ -273,7 +273,7 @@ class Staging(StoreFixtures):
         assert do(List(asset)).total == 1
 
     def test_a_staged_advance_is_read_by_its_attempt_only(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "watermark", "5", ANN))
 
@@ -283,7 +283,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "watermark")) == "5"
 
     def test_a_staged_advance_is_applied_with_success(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "watermark", "5", ANN))
         do(Advance(asset, "watermark", "7", attempt, on_success=True))
@@ -295,7 +295,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "first")) == "1"
 
     def test_a_staged_advance_is_dropped_with_failure(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "watermark", "5", ANN))
         do(Advance(asset, "watermark", "7", attempt, on_success=True))
@@ -305,7 +305,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "watermark")) == "5"
 
     def test_staged_advances_never_move_back(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Advance(asset, "watermark", "7", attempt, on_success=True))
 
@@ -314,8 +314,8 @@ class Staging(StoreFixtures):
         do(FinishAttempt(attempt, succeeded=True))
         assert do(Get(asset, "watermark")) == "7"
 
-    def test_a_staged_advance_does_not_undo_what_others_advanced_meanwhile(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_a_staged_advance_does_not_undo_concurrent_advances(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Advance(asset, "watermark", "7", attempt, on_success=True))
         do(Advance(asset, "watermark", "9", ANN))
@@ -326,15 +326,15 @@ class Staging(StoreFixtures):
 
         assert do(GetEntry(asset, "watermark")) == before
 
-    def test_a_staged_advance_answers_with_what_would_stand(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_a_staged_advance_returns_the_value_it_would_leave(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "watermark", "9", ANN))
 
         assert do(Advance(asset, "watermark", "7", attempt, on_success=True)) == "9"
 
-    def test_a_staged_advance_does_not_bring_back_what_was_rewound_meanwhile(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_a_staged_advance_does_not_restore_a_value_rewound_concurrently(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "watermark", "9", ANN))
         do(Advance(asset, "watermark", "7", attempt, on_success=True))
@@ -344,8 +344,8 @@ class Staging(StoreFixtures):
 
         assert do(Get(asset, "watermark")) == "7"
 
-    def test_a_staged_advance_goes_on_from_a_staged_set(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_a_staged_advance_starts_from_a_staged_set(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "watermark", "9", ANN))
         do(Set(asset, "watermark", "3", attempt, on_success=True))
@@ -356,7 +356,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "watermark")) == "5"
 
     def test_a_staged_set_replaces_a_staged_advance(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "watermark", "9", ANN))
         do(Advance(asset, "watermark", "12", attempt, on_success=True))
@@ -367,7 +367,7 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "watermark")) == "5"
 
     def test_a_staged_advance_of_another_type_is_refused(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "watermark", "5", ANN))
         do(Set(asset, "cursor", '"a"', attempt, on_success=True))
@@ -381,8 +381,8 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "watermark")) == "5"
         assert do(Get(asset, "cursor")) == '"a"'
 
-    def test_a_staged_advance_over_another_type_written_meanwhile_applies_nothing(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_a_staged_advance_over_a_concurrently_written_other_type_applies_nothing(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Set(asset, "a", "1", attempt, on_success=True))
         do(Advance(asset, "watermark", "7", attempt, on_success=True))
@@ -395,8 +395,8 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "watermark")) == '"text"'
         do(FinishAttempt(attempt, succeeded=False))
 
-    def test_what_was_staged_can_be_read_whatever_was_written_meanwhile(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_a_staged_value_can_be_read_whatever_was_written_concurrently(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(Advance(asset, "watermark", "7", attempt, on_success=True))
         do(Set(asset, "watermark", '"text"', ANN))
@@ -404,8 +404,8 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "watermark", attempt)) == "7"
         assert do(List(asset, reader=attempt)).found[0].entry.value == "7"
 
-    def test_an_asset_that_became_inactive_meanwhile_applies_nothing(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_staged_writes_to_an_asset_that_became_inactive_are_not_applied(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(DeclareDagAssets("sales", (("customers", CUSTOMERS_URI),)))
         do(Set(asset, "k", "1", attempt, on_success=True))
@@ -418,8 +418,8 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "k")) is None
         do(FinishAttempt(attempt, succeeded=False))
 
-    def test_deleting_an_asset_drops_what_was_staged_for_it(
-        self, do: Door, asset: AssetScope, attempt: TaskWriter
+    def test_deleting_an_asset_drops_its_staged_writes(
+        self, do: Client, asset: AssetScope, attempt: TaskWriter
     ) -> None:
         do(DeclareAsset("customers", CUSTOMERS_URI))
         do(Set(asset, "k", "1", attempt, on_success=True))
@@ -432,8 +432,8 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "k")) == "1"
         assert do(Get(CUSTOMERS, "k")) is None
 
-    def test_attempts_that_succeed_at_the_same_time_all_count(
-        self, do: Door, asset: AssetScope
+    def test_concurrent_successes_all_apply_their_staged_writes(
+        self, do: Client, asset: AssetScope
     ) -> None:
         writers = []
         for n in range(6):
@@ -449,8 +449,8 @@ class Staging(StoreFixtures):
         assert do(Get(asset, "watermark")) == "5"
         assert do(List(asset, prefix="part-")).total == 6
 
-    def test_the_accessor_stages_and_reads_what_it_staged(
-        self, do: Door, open_asset_store: Callable[..., Any], attempt: TaskWriter
+    def test_the_accessor_stages_and_reads_staged_values(
+        self, do: Client, open_asset_store: Callable[..., Any], attempt: TaskWriter
     ) -> None:
         mine, other = open_asset_store(attempt), open_asset_store()
 

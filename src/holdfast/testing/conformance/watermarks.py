@@ -1,4 +1,4 @@
-"""`advance`: the larger of what stands and what is given."""
+"""`advance`: the larger of the current and the given value."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import command as c
-from holdfast.command import Advance, Get, GetEntry
-from holdfast.entry import WatcherWriter
+from holdfast import commands as c
+from holdfast.commands import Advance, Get, GetEntry
 from holdfast.errors import HoldfastError
-from holdfast.scope import AssetScope
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.scope import AssetScope
+from holdfast.testing.client import Client
 from holdfast.testing.conformance.fixtures import ANN, StoreFixtures
-from holdfast.testing.door import Door
 
 NUMBERS: list[tuple[float, float]] = [
     (-5, 3),
@@ -50,7 +50,7 @@ OF_TWO_TYPES = [
 
 
 class Watermarks(StoreFixtures):
-    def test_a_watermark_begins_where_it_is_first_advanced(self, asset_store: Any) -> None:
+    def test_a_watermark_starts_at_its_first_advance(self, asset_store: Any) -> None:
         assert asset_store.advance("watermark", "2026-01-01") == "2026-01-01"
         assert asset_store.get("watermark") == "2026-01-01"
 
@@ -73,7 +73,7 @@ class Watermarks(StoreFixtures):
 
         assert [value for _, value in asset_store.items()] == [3] * 6
 
-    def test_an_advance_that_moves_nothing_is_no_new_version(self, asset_store: Any) -> None:
+    def test_an_advance_without_effect_creates_no_version(self, asset_store: Any) -> None:
         asset_store.advance("watermark", 2)
         before = asset_store.entry("watermark")
 
@@ -83,7 +83,9 @@ class Watermarks(StoreFixtures):
         assert asset_store.entry("watermark") == before
         assert len(asset_store.history("watermark")) == 1
 
-    def test_an_advance_is_a_new_version_with_its_writer(self, do: Door, asset: AssetScope) -> None:
+    def test_an_advance_creates_a_version_with_its_writer(
+        self, do: Client, asset: AssetScope
+    ) -> None:
         before = do(c.Set(asset, "watermark", "1", WatcherWriter()))
 
         do(Advance(asset, "watermark", "2", ANN))
@@ -104,14 +106,14 @@ class Watermarks(StoreFixtures):
 
         assert [asset_store.get(str(pair)) for pair in STRINGS] == [pair[1] for pair in STRINGS]
 
-    def test_a_number_equal_to_the_one_that_stands_leaves_it(self, asset_store: Any) -> None:
+    def test_an_advance_to_an_equal_number_leaves_the_current_one(self, asset_store: Any) -> None:
         asset_store.advance("watermark", 3)
 
         asset_store.advance("watermark", 3.0)
 
         assert type(asset_store.get("watermark")) is int
 
-    def test_another_type_than_the_one_that_stands_is_refused(self, asset_store: Any) -> None:
+    def test_an_advance_to_another_type_is_refused(self, asset_store: Any) -> None:
         for standing, proposed in OF_TWO_TYPES:
             asset_store.set("watermark", standing)
             with pytest.raises(TypeError, match="watermark") as refused:
@@ -119,7 +121,7 @@ class Watermarks(StoreFixtures):
             assert isinstance(refused.value, HoldfastError)
             assert asset_store.get("watermark") == standing
 
-    def test_what_has_no_order_cannot_advance(self, asset_store: Any) -> None:
+    def test_a_value_without_order_cannot_advance(self, asset_store: Any) -> None:
         for value in (True, False, [1], {"a": 1}):
             with pytest.raises(TypeError, match="watermark") as refused:
                 asset_store.advance("watermark", value)
@@ -133,15 +135,13 @@ class Watermarks(StoreFixtures):
 
         assert asset_store.get("watermark") == 1
 
-    def test_after_a_delete_a_watermark_begins_anew(self, asset_store: Any) -> None:
+    def test_after_a_delete_a_watermark_starts_over(self, asset_store: Any) -> None:
         asset_store.advance("watermark", 2)
         asset_store.delete("watermark")
 
         assert asset_store.advance("watermark", 1) == 1
 
-    def test_those_who_advance_at_the_same_time_end_with_the_maximum(
-        self, do: Door, asset: AssetScope
-    ) -> None:
+    def test_concurrent_advances_end_with_the_maximum(self, do: Client, asset: AssetScope) -> None:
         values = [3, 8, 1, 7, 2, 6, 4, 5]
 
         standing = do.together([Advance(asset, "watermark", str(n), ANN) for n in values])

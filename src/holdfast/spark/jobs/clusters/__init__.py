@@ -1,4 +1,4 @@
-"""Where drivers run: one small interface to each kind of cluster."""
+"""The interface to clusters that run drivers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.spark.jobs.submission import Submission
 
 
 class State(StrEnum):
-    """What becomes of a driver."""
+    """The state of a driver."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -18,7 +18,7 @@ class State(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     UNKNOWN = "unknown"
-    """The cluster does not know the driver, or cannot say how it ended."""
+    """The cluster does not know the driver, or how it ended."""
 
     @property
     def active(self) -> bool:
@@ -26,29 +26,30 @@ class State(StrEnum):
 
 
 class Status(NamedTuple):
-    """A driver's state, and what the cluster says about it."""
+    """A driver's state, with details from the cluster."""
 
     state: State
     detail: str = ""
 
 
 class Cluster(ABC):
-    """Submits drivers and tells what becomes of them.
+    """Submits drivers and reports their status.
 
-    Raises SparkUnavailable where it does not answer, and InvalidInput where it refuses.
+    Raises SparkUnavailable if the cluster does not respond, and InvalidInput if it refuses.
     """
 
     streams: ClassVar[tuple[str, ...]] = ()
-    """The names of a driver's logs; none where they cannot be read from here."""
+    """The names of a driver's logs; empty if they cannot be read from here."""
 
     def driver_id(self, intent: str) -> str:
-        """The id of the driver of an intent, where that is known before there is one. A cluster
-        where it is runs no two drivers of one intent."""
+        """Return the id of the driver of an intent if it is known before submission, or else an
+        empty string. A cluster that knows it never runs two drivers of one intent."""
         return ""
 
     def is_driver_of(self, driver: str, intent: str) -> bool:
-        """Whether the driver may be one of the intent, as far as the cluster can tell. Its id comes
-        from the task store, where whoever has a token of the task could write any."""
+        """Return whether the driver may belong to the intent, as far as the cluster can tell. Its
+        id comes from the task store, where anyone with a token of the task could have written any
+        text."""
         return driver == self.driver_id(intent)
 
     @abstractmethod
@@ -57,20 +58,21 @@ class Cluster(ABC):
 
     @abstractmethod
     def find(self, intent: str) -> str | None:
-        """The driver that was submitted with this intent, as far as the cluster can tell."""
+        """Return the driver that was submitted with this intent, as far as the cluster can tell."""
 
     @abstractmethod
     def status(self, driver: str) -> Status:
-        """What the driver is doing."""
+        """Return the status of the driver."""
 
     @abstractmethod
     def cancel(self, driver: str) -> None:
-        """End the driver. Nothing happens where it has ended."""
+        """End the driver; do nothing if it has ended."""
 
     def where_logs_are(self, driver: str) -> str:
-        """What to tell people who look for a log that cannot be read from here."""
+        """Return where people find a driver's whole log, for messages."""
         return ""
 
     def read(self, driver: str, stream: str, offset: int | None) -> tuple[bytes, int]:
-        """What a log holds from an offset on, or its end without one; and where that ends."""
+        """Return the content of a log from an offset on, or without one its end, and the end's
+        offset."""
         return b"", offset or 0

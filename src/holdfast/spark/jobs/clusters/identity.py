@@ -1,4 +1,4 @@
-"""What a cluster calls the driver that asks."""
+"""The id that a standalone cluster has given to this driver."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 
 
 def own_id() -> str:
-    """The id of this process as a driver of a standalone cluster or of YARN."""
-    # Which both also name their directories and logs by; there is nothing more direct.
+    """Return the id of this process as a driver of a standalone cluster."""
+    # The cluster also names directories and logs by it; there is no more direct source.
     page = os.environ.get("SPARK_DRIVER_LOG_URL_STDERR", "")
     if named := parse_qs(urlsplit(page).query).get("driverId"):
         return named[0]
-    if container := os.environ.get("CONTAINER_ID"):
-        *_, began, number, _attempt, _container = container.split("_")
-        return f"application_{began}_{number}"
     return Path.cwd().name

@@ -1,4 +1,4 @@
-"""JSON over HTTP, as Spark's and Hadoop's services speak it."""
+"""JSON over HTTP to Spark's services."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _JSON: Final = {"Content-Type": "application/json;charset=UTF-8"}
 
 
 class Refused(InvalidInput):
-    """The service understood the request, and says no."""
+    """The service understood the request, and refused it."""
 
     code = "spark_refused"
 
@@ -29,14 +29,15 @@ class Refused(InvalidInput):
 def checked_url(what: str, url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInput(f"{what} is {url!r}", hint="it is http://host:port or https://host")
+        raise InvalidInput(f"{what} is {url!r}", hint="write http://host:port or https://host")
     return url.rstrip("/")
 
 
-def ask(url: str, body: Any = None, *, method: str | None = None) -> bytes:
-    """What a service answers to a GET, or with a body to a POST."""
+def ask(url: str, body: Any = None) -> bytes:
+    """Return the response body of a GET request, or with a body of a POST request. Raise Refused
+    for an error status, and SparkUnavailable if the service does not respond."""
     data = None if body is None else msgspec.json.encode(body)
-    request = urllib.request.Request(url, data, _JSON, method=method)  # noqa: S310  (checked)
+    request = urllib.request.Request(url, data, _JSON)  # noqa: S310  (checked)
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
             return bytes(answer.read())
@@ -47,15 +48,15 @@ def ask(url: str, body: Any = None, *, method: str | None = None) -> bytes:
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise SparkUnavailable(
-            f"{url} does not answer: {reason}", hint="see whether that service runs"
+            f"{url} does not answer: {reason}", hint="check that the service is running"
         ) from error
 
 
 def decoded(url: str, answer: bytes) -> dict[str, Any]:
-    """An answer that has to be a JSON object."""
+    """Return the JSON object in a response; raise InvalidInput if it is not one."""
     try:
         return msgspec.json.decode(answer, type=dict[str, Any])
     except msgspec.DecodeError:
         raise InvalidInput(
-            f"{url} does not answer in JSON: {answer[:60]!r}", hint="check the URL"
+            f"{url} returned a response that is not JSON: {answer[:60]!r}", hint="check the URL"
         ) from None

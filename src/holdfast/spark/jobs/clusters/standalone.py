@@ -1,4 +1,4 @@
-"""A standalone cluster, through the REST server of its master."""
+"""Drivers on a standalone cluster, through the REST server of its master."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REST_PORT: Final = 6066
 PAGE_PORT: Final = 8080
 PYTHON_RUNNER: Final = "org.apache.spark.deploy.PythonRunner"
 _OWN_COPY: Final = "{{USER_JAR}}"
-"""Replaced by the worker with where it has put the application."""
+"""Replaced by the worker with the path of its copy of the application."""
 _AT_ONCE: Final = 64 * 1024
 _HEAD: Final = re.compile(rb"==== Bytes (\d+)-(\d+) of (\d+) of [^\n]* ====\n")
 _DRIVER: Final = re.compile(r"driver-\d{14}-\d{4,}", re.ASCII)
@@ -30,15 +30,15 @@ _STATES: Final = {
     "FINISHED": State.SUCCEEDED,
     "FAILED": State.FAILED,
     "KILLED": State.CANCELLED,
-    # It could not be started; or it ended while the master was away, who knows how.
+    # It could not be started; or it ended while the master was down, and its result is not known.
     "ERROR": State.UNKNOWN,
-    # The master is recovering, and has yet to hear of it.
+    # The master is recovering, and the driver has not reported to it yet.
     "UNKNOWN": State.WAITING,
 }
 
 
 class StandaloneCluster(Cluster):
-    """`rest_url` is where applications are submitted, and `page_url` the master's own page."""
+    """Applications are submitted to `rest_url`; `page_url` is the master's web page."""
 
     streams = ("stdout", "stderr")
 
@@ -46,19 +46,19 @@ class StandaloneCluster(Cluster):
         self._master = master
         host = urlsplit(master.partition(",")[0]).hostname
         if not host:
-            raise InvalidInput(f"master is {master!r}", hint="it is spark://host:port")
+            raise InvalidInput(f"master is {master!r}", hint="write spark://host:port")
         self._rest = checked_url("rest_url", rest_url or f"http://{host}:{REST_PORT}")
         self._page = checked_url("page_url", page_url or f"http://{host}:{PAGE_PORT}")
 
     def submit(self, submission: Submission) -> str:
-        # Whatever the worker's own settings are; without it the driver may look for a local Spark.
+        # Overrides the worker's own settings; without it the driver may look for a local Spark.
         settings = submission.settings() | {
             "spark.master": self._master,
             "spark.submit.deployMode": "cluster",
         }
         args, main_class = list(submission.args), submission.main_class
         if submission.is_python:
-            # Files that are named here are on the driver's path before it has a Spark.
+            # Files that are named here are on the driver's path before it starts Spark.
             local = [path for path in submission.py_files if not urlsplit(path).scheme]
             args = [_OWN_COPY, ",".join(local), *args]
             main_class = PYTHON_RUNNER
@@ -79,25 +79,25 @@ class StandaloneCluster(Cluster):
         return str(answer["submissionId"])
 
     def find(self, intent: str) -> str | None:
-        """By the command of each driver, which its log begins with. One that waits for a worker
-        has no log yet."""
+        """Return the driver of the intent by its command, with which its log begins. A driver that
+        waits for a worker has no log yet."""
         wanted = _mark(intent)
         return next((one for one in self._drivers() if wanted in self._command(one)), None)
 
     def is_driver_of(self, driver: str, intent: str) -> bool:
-        """By its command, which is not known before it has started, nor where the master's page or
-        its worker's does not answer."""
+        """Return whether the driver's command has the intent, or is not known: the driver has not
+        started, or the page of the master or of the worker does not respond."""
         if not _DRIVER.fullmatch(driver):
             return False
         command = self._command(driver)
         return not command.startswith(_COMMAND) or _mark(intent) in command
 
     def _command(self, driver: str) -> bytes:
-        """The beginning of a driver's log: the command by which it was started."""
+        """Return the beginning of a driver's log: the command by which it was started."""
         try:
             log, _ = self.read(driver, "stderr", 0)
         except (InvalidInput, SparkUnavailable):
-            return b""  # its worker has gone, or has cleared up after it
+            return b""  # its worker is gone, or has removed the log
         return log
 
     def status(self, driver: str) -> Status:
@@ -105,7 +105,8 @@ class StandaloneCluster(Cluster):
         detail = _said(answer)
         if answer.get("success"):
             return Status(_STATES.get(str(answer.get("driverState")), State.WAITING), detail)
-        # A master that has just started says that it is not ready, and not that there is no driver.
+        # A master that has just started reports that it is not ready, not that there is no such
+        # driver.
         return Status(State.WAITING if detail else State.UNKNOWN, detail)
 
     def cancel(self, driver: str) -> None:
@@ -118,16 +119,16 @@ class StandaloneCluster(Cluster):
         page = self._worker_page(driver)
         if page is None:
             return b"", offset or 0
-        place = f"driverId={quote(driver, safe='')}&logType={stream}&byteLength={_AT_ONCE}"
+        query = f"driverId={quote(driver, safe='')}&logType={stream}&byteLength={_AT_ONCE}"
         if offset is not None:
-            place += f"&offset={offset}"
-        answer = ask(f"{page}/log/?{place}")
+            query += f"&offset={offset}"
+        answer = ask(f"{page}/log/?{query}")
         head = _HEAD.match(answer)
         if head is None:
             return b"", offset or 0
         begin, end = int(head[1]), int(head[2])
         if offset is not None and begin != offset:
-            return b"", offset  # past the end, where it begins at the end instead
+            return b"", offset  # past the end, the worker sends the end of the log instead
         return answer[head.end() : head.end() + end - begin], end
 
     def _worker_page(self, driver: str) -> str | None:
@@ -141,7 +142,7 @@ class StandaloneCluster(Cluster):
         try:
             state = self._state()
         except (InvalidInput, SparkUnavailable):
-            return  # the page may be switched off; a claim tells as much
+            return  # the page may be disabled; a claim identifies the driver as well
         for one in (*state.get("activedrivers", ()), *state.get("completeddrivers", ())):
             yield str(one["id"])
 
@@ -154,18 +155,19 @@ class StandaloneCluster(Cluster):
         try:
             return decoded(url, ask(url, body))
         except Refused as error:
-            raise self._refusal(_told(error.body)) from None
+            raise self._refusal(_decoded(error.body)) from None
         except SparkUnavailable as error:
             raise SparkUnavailable(
                 error.message,
-                hint="a master answers there where spark.master.rest.enabled is true; say with "
-                "rest_url= where that is, if it is not the usual port",
+                hint="set spark.master.rest.enabled to true on the master; if its REST server is "
+                "not on the default port, give its URL as rest_url=",
             ) from error
 
     def _refusal(self, answer: dict[str, Any]) -> InvalidInput:
         return InvalidInput(
-            f"the master at {self._rest} refuses this: {_said(answer) or answer}",
-            hint="check the numbers and sizes in conf=, and that a master's REST server is there",
+            f"the master at {self._rest} refused the request: {_said(answer) or answer}",
+            hint="check the numbers and sizes in conf=, and that the URL is that of a master's "
+            "REST server",
         )
 
 
@@ -174,12 +176,12 @@ def _mark(intent: str) -> bytes:
 
 
 def _said(answer: dict[str, Any]) -> str:
-    """Its message, without the stack trace."""
+    """Return the message of a response, without the stack trace."""
     lines = str(answer.get("message", "")).splitlines()
     return " ".join(line for line in lines if not line.startswith("\t"))
 
 
-def _told(body: bytes) -> dict[str, Any]:
+def _decoded(body: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.DecodeError:

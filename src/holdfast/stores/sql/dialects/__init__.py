@@ -1,4 +1,4 @@
-"""What differs between SQLite, PostgreSQL and MySQL or MariaDB, and nothing else."""
+"""Differences between SQLite, PostgreSQL and MySQL or MariaDB, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ _HOMES = {
 
 
 def parse_url(url: str) -> tuple[sa.URL, Dialect]:
-    """The URL with our driver in it, and its dialect."""
+    """Return the URL with our driver, and its dialect. Raise InvalidUrl if it is not supported."""
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
         raise InvalidUrl(
-            "the database URL cannot be read",
-            hint="it looks like sqlite:///file.db, postgresql://user:password@host/database "
-            "or mysql://user:password@host/database",
+            "the database URL cannot be parsed",
+            hint="use sqlite:///file.db, postgresql://user:password@host/database or "
+            "mysql://user:password@host/database",
         ) from None
     home = _HOMES.get(parsed.get_backend_name())
     if home is None:
         raise InvalidUrl(
-            f"`{parsed.get_backend_name()}` is not a database that Holdfast works with",
+            f"`{parsed.get_backend_name()}` is not a database that Holdfast supports",
             hint="use sqlite, postgresql or mysql",
         )
     if not parsed.database and home.startswith("mysql"):
         raise InvalidUrl(
-            "the database URL names no database", hint="put its name at the end: mysql://host/state"
+            "the database URL names no database", hint="add its name at the end: mysql://host/state"
         )
     if parsed.database in (None, "", ":memory:") and home.startswith("sqlite"):
-        raise InvalidUrl("the SQLite URL names no file", hint="give it one: sqlite:///state.db")
-    # Loaded when needed: each of them takes a while.
+        raise InvalidUrl("the SQLite URL names no file", hint="add one: sqlite:///state.db")
+    # Imported on demand, because each of them takes a while.
     module, name = home.split(".")
     dialect: Dialect = getattr(import_module(f"{__name__}.{module}"), name)()
     return parsed.set(drivername=dialect.driver), dialect
 
 
 def make_engine(url: sa.URL, dialect: Dialect, answer_timeout: float | None = None) -> sa.Engine:
-    """An engine whose connections commit each statement by itself."""
+    """Return an engine whose connections autocommit. Raise MissingDependency without its driver."""
     try:
         engine = sa.create_engine(
             url,
@@ -72,11 +72,11 @@ def make_engine(url: sa.URL, dialect: Dialect, answer_timeout: float | None = No
 
 
 def connect(engine: sa.Engine) -> Any:
-    """A new connection of the driver."""
+    """Return a new connection of the driver. Raise InvalidUrl if it refuses an option."""
     try:
         return engine.raw_connection()
     except TypeError as error:
         raise InvalidUrl(
-            f"the database URL has an option that its driver does not take: {error}",
-            hint="check what comes after the `?`",
+            f"the database URL has an option that its driver does not support: {error}",
+            hint="check the part after the `?`",
         ) from None

@@ -1,4 +1,4 @@
-"""What may differ from one database to another."""
+"""Base class of the SQL dialects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DatabaseClock(FunctionElement[int]):
 now: sa.ColumnElement[int] = sa.func.coalesce(
     sa.bindparam("now", type_=sa.BigInteger()), DatabaseClock()
 )
-"""The time that a statement goes by: the database's, unless the store was given a clock."""
+"""The current time for a statement: the database's, unless the store was given a clock."""
 
 
 class Dialect(ABC):
@@ -31,72 +31,72 @@ class Dialect(ABC):
     paramstyle: ClassVar[str] = "pyformat"
     begin: ClassVar[str]
     snapshot: ClassVar[tuple[str, ...]]
-    """How a transaction begins whose queries all read the same state."""
+    """Statements that begin a transaction whose queries all read the same snapshot."""
     native_async: ClassVar[bool] = False
     embedded: ClassVar[bool] = False
     """Whether the database is a file of ours, with no clock of its own and nobody to migrate it."""
     migration_lock: ClassVar[tuple[str, ...]] = ()
     migration_unlock: ClassVar[tuple[str, ...]] = ()
-    """How a process becomes the only one that migrates; SQLite's transaction is enough."""
+    """Statements that let only one process migrate at a time; SQLite's transaction is enough."""
     compares_rows: ClassVar[bool] = True
     """Whether `(a, b) > (x, y)` finds its rows through an index."""
     connect_args: ClassVar[dict[str, Any]] = {}
     extra: ClassVar[str] = ""
-    """What to install for it."""
+    """The extra to install for its driver."""
 
     def engine_options(self, answer_timeout: float | None) -> dict[str, Any]:
-        """Arguments for `create_engine`. The driver keeps the time-out, where it can."""
+        """Return the arguments of `create_engine`. The driver enforces the timeout if it can."""
         return {"isolation_level": "AUTOCOMMIT", "connect_args": self.connect_args}
 
     async def connect_async(self, engine: sa.Engine) -> Any:
-        """A new connection for an event loop, where `native_async` says that there is such."""
+        """Return a new connection for an event loop, if `native_async` is set."""
         raise NotImplementedError
 
     def before_connect(self, url: sa.URL) -> None:  # noqa: B027  (most need nothing)
-        """Prepare the place that the URL names."""
+        """Prepare the location that the URL names."""
 
     def on_connect(  # noqa: B027  (most need nothing)
         self, connection: Any, answer_timeout: float | None
     ) -> None:
-        """Prepare a fresh connection of the driver, so that no statement on it takes longer."""
+        """Prepare a new connection of the driver, so that no statement exceeds the timeout."""
 
-    def interrupt(self, connection: Any) -> None:  # noqa: B027  (most keep the time themselves)
-        """Stop the statement that another thread runs on the connection."""
+    def interrupt(self, connection: Any) -> None:  # noqa: B027  (most drivers enforce the timeout)
+        """Interrupt the statement that another thread executes on the connection."""
 
     def streaming_cursor(self, connection: Any) -> Any:
-        """A cursor of the driver that fetches rows as they are asked for, not all at once."""
+        """Return a cursor of the driver that fetches rows on demand, not all at once."""
         return connection.cursor()
 
     @abstractmethod
     def upsert(self, table: sa.Table, unique: list[str]) -> Any:
-        """INSERT of all but the id, or UPDATE of the row with the same unique columns."""
+        """Return an INSERT of all but the id, or UPDATE of the row with the same unique columns."""
 
     @abstractmethod
     def upsert_from(self, table: sa.Table, unique: list[str], rows: sa.Select[Any]) -> Any:
-        """The same for all rows of a select, whose columns have the names of the table's."""
+        """Return an `upsert` of all rows of a select, whose columns are named like the table's."""
 
     @abstractmethod
     def insert_new(self, table: sa.Table) -> Any:
-        """INSERT, unless a unique column says that the row exists."""
+        """Return an INSERT that does nothing if a row with the same unique columns exists."""
 
     def insert_many(self, table: sa.Table, rows: list[tuple[Any, ...]]) -> tuple[Any, Any]:
-        """The query that adds rows, with cells as the table has columns, to a table without an
-        id. No text among them is empty, or has control characters."""
+        """Return the query that inserts rows, with cells in the order of the columns, into a table
+        without an id. No text among them may be empty or have control characters."""
         names = columns(table)
         return insert(table), [dict(zip(names, row, strict=True)) for row in rows]
 
     def set_in_one_statement(self, once: bool = False) -> Any | None:
-        """A write to a task store as a single statement, where the database can do that: one
-        round trip instead of five. It writes nothing where the attempt may not write, nor, with
-        `once`, where the client's request is not a new one."""
+        """Return a write to a task store as a single statement, if the database supports that: one
+        round trip instead of five. It writes nothing if the attempt may not write, nor, with
+        `once`, if the client's request is not a new one."""
         return None
 
     def delete_batch(self, table: sa.Table, batch: sa.Select[Any]) -> sa.Delete:
-        """DELETE of the rows whose ids the batch selects."""
+        """Return a DELETE of the rows whose ids the batch selects."""
         return sa.delete(table).where(table.c.id.in_(batch))
 
     def lock(self, select: sa.Select[Any], table: sa.Table, skip: bool = False) -> sa.Select[Any]:
-        """The select with its rows of that table locked; rows that others hold are left out."""
+        """Return the select with its rows of that table locked; `skip` omits those of others."""
         return select.with_for_update(skip_locked=skip)
 
 

@@ -23,7 +23,7 @@ class MySQL(Dialect):
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
         "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
     )
-    # Its DDL commits by itself, so the lock is not the transaction's.
+    # Its DDL commits implicitly, so the lock is not bound to the transaction.
     migration_lock = ("SELECT GET_LOCK('holdfast_migration', 60)",)
     migration_unlock = ("SELECT RELEASE_LOCK('holdfast_migration')",)
     compares_rows = False
@@ -72,6 +72,6 @@ class MySQL(Dialect):
         return mysql.insert(table).on_duplicate_key_update({column.name: column})
 
     def delete_batch(self, table: sa.Table, batch: sa.Select[Any]) -> sa.Delete:
-        # MariaDB would answer IN with a scan of the whole table; a join uses the ids.
+        # MariaDB would execute IN as a scan of the whole table; a join uses the ids.
         rows = batch.subquery("batch")
         return sa.delete(table).where(table.c.id == rows.c.id)

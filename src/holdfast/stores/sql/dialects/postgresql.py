@@ -37,7 +37,7 @@ class PostgreSQL(Dialect):
         "application_name": "holdfast",
         "connect_timeout": 10,
         "prepare_threshold": 0,
-        # A host that vanished is noticed within the minute.
+        # Notice within a minute that a host has vanished.
         "keepalives_idle": 30,
         "keepalives_interval": 10,
         "keepalives_count": 3,
@@ -68,8 +68,8 @@ class PostgreSQL(Dialect):
         return postgresql.insert(table).on_conflict_do_nothing()
 
     def delete_batch(self, table: sa.Table, batch: sa.Select[Any]) -> sa.Delete:
-        # By physical address: no look-up for each row, and the array is made once, whereas a
-        # subquery that locks may run once for each row that it is compared with.
+        # By physical address: no lookup for each row, and the array is built once, whereas a
+        # subquery that locks may be executed once for each row that it is compared with.
         address: Any = sa.literal_column(f"{table.name}.ctid")
         chosen = batch.with_only_columns(address).scalar_subquery()
         return sa.delete(table).where(address == sa.func.any(sa.func.array(chosen)))
@@ -83,9 +83,9 @@ class PostgreSQL(Dialect):
 
 @cache
 def _set_in_one_statement(once: bool) -> Any:
-    """Count the write, if the attempt may, and write the entry, in one round trip.
+    """Return a statement that counts the write, if the attempt may write, and writes the entry.
 
-    With `once`, what comes again is counted too, and not written: its version is left out.
+    With `once`, a repeated request is counted too, but not written: no version is returned.
     """
     attempt = sa.bindparam("attempt", type_=sa.Integer())
     ti = t.task_instance
@@ -119,7 +119,8 @@ def _set_in_one_statement(once: bool) -> Any:
 
 
 def _kept_request(scope: sa.CTE) -> sa.CTE:
-    """The client's request, with the version as its answer; no row where it is not a new one."""
+    """Return the upsert of the client's request, with the version as its answer; it returns no row
+    if the request is not a new one."""
     values: dict[str, Any] = {
         "client": sa.bindparam("who", type_=sa.Text()),
         "number": sa.bindparam("count", type_=sa.BigInteger()),

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext.compiler import compiles
 
-from holdfast.secrecy import PRIVATE
+from holdfast.process import PRIVATE
 from holdfast.stores.sql.dialects.base import (
     DatabaseClock,
     Dialect,
@@ -22,7 +22,7 @@ from holdfast.stores.sql.dialects.base import (
 
 BUSY_TIMEOUT_MS = 60_000
 MOST_MAPPED_BYTES = 8 * 2**30
-"""Read through the system's cache: a look-up in a large file costs what it does in a small one."""
+"""Read through the page cache, so that a lookup costs the same in large files as in small ones."""
 
 
 @compiles(DatabaseClock, "sqlite")
@@ -43,7 +43,7 @@ class SQLite(Dialect):
         return {"connect_args": self.connect_args}
 
     def before_connect(self, url: sa.URL) -> None:
-        # One level, for the project's own directory; a longer path may well be a mistake.
+        # Only one level, for the project's own directory; a longer path may well be a mistake.
         with suppress(OSError):
             Path(url.database or "").parent.mkdir(PRIVATE, exist_ok=True)
 
@@ -71,7 +71,8 @@ class SQLite(Dialect):
 
 
 def _switch_to_wal(connection: Any) -> None:
-    """Once for each file. Unlike all else, this does not wait while another process has it."""
+    """Switch the file to WAL, once for each file. Retry while another process locks it, since the
+    busy timeout does not apply to this statement."""
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         try:

@@ -1,15 +1,12 @@
-"""What each command does in SQL."""
+"""SQL operation of each command."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
-from holdfast import command as c
-from holdfast import load_command as lc
-from holdfast import purge_command as pc
-from holdfast import run_command as rc
-from holdfast.condition import Guarded, Once
+from holdfast import commands as c
+from holdfast.commands import Guarded, Once
 from holdfast.errors import NotSupported
 from holdfast.stores.sql.operations import (
     attempts,
@@ -18,30 +15,30 @@ from holdfast.stores.sql.operations import (
     entries,
     events,
     expiry,
-    guards,
     history,
     leases,
     listing,
-    loads,
-    purging,
     registry,
     requests,
     results,
     runs,
-    scanning,
     schedules,
     tasks,
     watches,
 )
+from holdfast.stores.sql.operations import bulk as loads
+from holdfast.stores.sql.operations import objects as purging
+from holdfast.stores.sql.operations import tables as scanning
+from holdfast.stores.sql.operations import wrappers as guards
 from holdfast.stores.sql.operations.steps import Operation
 
 
 def operation_for(command: c.Command[Any]) -> Operation:
-    """What the command does; NotSupported where that is nothing."""
+    """Return the operation of the command. Raise NotSupported if there is none."""
     operation = OPERATIONS.get(type(command))
     if operation is None:
         raise NotSupported(
-            f"the product's own database cannot do `{type(command).__name__}`",
+            f"Holdfast's own database does not support `{type(command).__name__}`",
             hint="this command is for custom backends",
         )
     return operation
@@ -77,50 +74,50 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     c.TakeExpired: expiry.take_expired,
     c.ListOrphans: expiry.list_orphans,
     c.DeleteOrphans: expiry.delete_orphans,
-    rc.SaveFile: dags.save_file,
-    rc.SaveFileError: dags.save_file_error,
-    rc.ForgetFile: dags.forget_file,
-    rc.SeeDags: dags.see_dags,
-    rc.RetireDags: dags.retire_dags,
-    rc.ListFiles: dags.list_files,
-    rc.ListDags: dags.list_dags,
-    rc.GetDag: dags.get_dag,
-    rc.PauseDag: dags.pause_dag,
-    rc.CreateRun: runs.create_run,
-    rc.CreateAssetRun: schedules.create_asset_run,
-    rc.GetRun: runs.get_run,
-    rc.ListRuns: runs.list_runs,
-    rc.UnfinishedRuns: runs.unfinished_runs,
-    rc.ClaimRun: runs.claim_run,
-    rc.FinishRun: runs.finish_run,
-    rc.ReleaseRun: runs.release_run,
-    rc.RunEvents: events.run_events,
-    rc.ListTaskInstances: tasks.list_task_instances,
-    rc.ChangeTasks: tasks.change_tasks,
-    rc.ClearTasks: tasks.clear_tasks,
-    rc.MarkTask: tasks.mark_task,
-    rc.ListAttempts: tasks.list_attempts,
-    rc.Heartbeat: leases.heartbeat,
-    rc.InterruptAttempts: attempts.interrupt_attempts,
-    rc.TakeItem: tasks.take_item,
-    rc.PutResult: results.put_result,
-    rc.GetResults: results.get_results,
-    rc.ListAssetEvents: events.list_asset_events,
-    rc.Count: counting.count,
-    rc.AliasAssets: events.alias_assets,
-    rc.ListWatches: watches.list_watches,
-    rc.StartWatch: watches.start_watch,
-    rc.Emit: watches.emit,
-    lc.StartLoad: loads.start_load,
-    lc.AddToLoad: loads.add_to_load,
-    lc.FinishLoad: loads.finish_load,
-    lc.DropLoad: loads.drop_load,
-    pc.ReserveObjects: purging.reserve_objects,
-    pc.ReleaseObjects: purging.release_objects,
-    pc.QueueObjects: purging.queue_objects,
-    pc.TakePurges: purging.take_purges,
-    pc.FinishPurges: purging.finish_purges,
-    pc.CountPurges: purging.count_purges,
+    c.SaveFile: dags.save_file,
+    c.SaveFileError: dags.save_file_error,
+    c.ForgetFile: dags.forget_file,
+    c.SeeDags: dags.see_dags,
+    c.RetireDags: dags.retire_dags,
+    c.ListFiles: dags.list_files,
+    c.ListDags: dags.list_dags,
+    c.GetDag: dags.get_dag,
+    c.PauseDag: dags.pause_dag,
+    c.CreateRun: runs.create_run,
+    c.CreateAssetRun: schedules.create_asset_run,
+    c.GetRun: runs.get_run,
+    c.ListRuns: runs.list_runs,
+    c.UnfinishedRuns: runs.unfinished_runs,
+    c.ClaimRun: runs.claim_run,
+    c.FinishRun: runs.finish_run,
+    c.ReleaseRun: runs.release_run,
+    c.RunEvents: events.run_events,
+    c.ListTaskInstances: tasks.list_task_instances,
+    c.ChangeTasks: tasks.change_tasks,
+    c.ClearTasks: tasks.clear_tasks,
+    c.MarkTask: tasks.mark_task,
+    c.ListAttempts: tasks.list_attempts,
+    c.Heartbeat: leases.heartbeat,
+    c.InterruptAttempts: attempts.interrupt_attempts,
+    c.TakeItem: tasks.take_item,
+    c.PutResult: results.put_result,
+    c.GetResults: results.get_results,
+    c.ListAssetEvents: events.list_asset_events,
+    c.Count: counting.count,
+    c.AliasAssets: events.alias_assets,
+    c.ListWatches: watches.list_watches,
+    c.StartWatch: watches.start_watch,
+    c.Emit: watches.emit,
+    c.StartLoad: loads.start_load,
+    c.AddToLoad: loads.add_to_load,
+    c.FinishLoad: loads.finish_load,
+    c.DropLoad: loads.drop_load,
+    c.ReserveObjects: purging.reserve_objects,
+    c.ReleaseObjects: purging.release_objects,
+    c.QueueObjects: purging.queue_objects,
+    c.TakePurges: purging.take_purges,
+    c.FinishPurges: purging.finish_purges,
+    c.CountPurges: purging.count_purges,
     c.ForgetRequests: requests.forget_requests,
     Once: partial(requests.once, operation_for),
     Guarded: partial(guards.guarded, operation_for),

@@ -1,15 +1,14 @@
-"""Attempts: their start, which fences off the one before, and their end."""
+"""Attempts: their start, which fences off the previous one, and their end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.entry import TaskWriter, Writer
-from holdfast.run import (
+from holdfast import commands as c
+from holdfast.model.entry import TaskWriter, Writer
+from holdfast.model.run import (
     RETURN_VALUE,
     AttemptInfo,
     EmittedEvent,
@@ -18,11 +17,10 @@ from holdfast.run import (
     RunKind,
     TaskState,
 )
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.stores import refusal
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import HELD_TEXT, larger
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows, run_rows
-from holdfast.stores.sql import run_statements as r
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations import events, results
 from holdfast.stores.sql.operations.entries import check_version, entry_of, put
 from holdfast.stores.sql.operations.entries import empty as empty_entries
@@ -30,12 +28,15 @@ from holdfast.stores.sql.operations.runs import lock_held_run
 from holdfast.stores.sql.operations.scopes import Owner, find, lock_scope
 from holdfast.stores.sql.operations.staging import staged_by
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
-from holdfast.value import HELD_TEXT, larger
+from holdfast.stores.sql.statements import assets as a
+from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements import runs as r
+from holdfast.stores.sql.statements import staging as g
 
 Apply: TypeAlias = Callable[[Context, int, list[rows.Row], TaskWriter], Steps[None]]
-"""How staged writes to one asset take effect."""
+"""Function that applies the staged writes to one asset."""
 Empty: TypeAlias = Callable[[Context, Owner, Writer], Steps[None]]
-"""How a scope whose row is locked loses all its entries."""
+"""Function that deletes all entries of a scope whose row is locked."""
 
 _SUPERSEDED = Ending(
     outcome=Outcome.INTERRUPTED, state=TaskState.RUNNING, error="a newer attempt has begun"
@@ -44,38 +45,42 @@ _SUPERSEDED = Ending(
 
 def start_attempt(context: Context, command: c.StartAttempt) -> Steps[int]:
     yield BEGIN
-    owner, newest, _ = yield from _lock(command.scope)
-    params = {"owner": owner.id}
+    owner, newest, live = yield from _lock(command.scope)
+    params: dict[str, Any] = {"owner": owner.id}
+    worker = run_rows.process_column(command.worker)
     [(state, kind, _)] = yield r.task_state(), params
     if command.after not in (None, newest):
-        raise refusal.overtaken(command.scope, newest)
+        mine = yield r.open_attempt(), params | {"attempt": live}
+        if worker is None or list(mine) != [(command.after + 1, worker)]:
+            raise refusal.overtaken(command.scope, newest)
+        return newest  # the answer to this command was lost, and it was sent again
     if kind != RunKind.EXTERNAL and state is not None and TaskState(state).ended:
         raise refusal.task_ended(command.scope, state)
     yield from close_attempts(owner, _SUPERSEDED)
     yield r.drop_results(), params
     params["number"] = newest + 1
     yield r.start_task(), params
-    worker = run_rows.process_column(command.worker)
     lease = rows.microseconds(command.lease)
     yield r.add_attempt(), params | {"process": worker, "lease": lease}
     return newest + 1
 
 
 def _lock(scope: TaskScope) -> Steps[tuple[Owner, int, int | None]]:
-    """The task instance, with its newest attempt and the live one."""
-    shelf, by, params = find(scope)
-    found = yield s.lock_owner(shelf, by), params
+    """Lock the task instance; return it with its newest and its live attempt. Raise
+    UnknownTaskInstance if it does not exist."""
+    tables, by, params = find(scope)
+    found = yield s.lock_owner(tables, by), params
     if not found:
         raise refusal.unknown_task(scope)
     id, revision, newest, live = found[0]
-    return Owner(shelf, id, revision, scope), newest, live
+    return Owner(tables, id, revision, scope), newest, live
 
 
 def apply_staged(
     context: Context, asset_id: int, staged: list[rows.Row], writer: TaskWriter
 ) -> Steps[None]:
-    """The staged writes to one asset become one version of it."""
-    info = rows.assets((yield s.asset_by_id(), {"owner": asset_id}))[0]
+    """Apply the staged writes to one asset as one version of it."""
+    info = rows.assets((yield a.asset_by_id(), {"owner": asset_id}))[0]
     owner = yield from lock_scope(info.scope, writer)
     values = []
     for _, key, value, advances, if_version in staged:
@@ -120,7 +125,7 @@ def _plain(succeeded: bool) -> Ending:
 def _take_effect(
     context: Context, writer: TaskWriter, emitted: Sequence[EmittedEvent], apply: Apply
 ) -> Steps[None]:
-    """What was staged, and the events: asset by asset, in the order in which all lock them."""
+    """Apply the staged writes and record the events: asset by asset, in the common lock order."""
     staged = {
         asset_id: list(writes)
         for asset_id, writes in groupby((yield from staged_by(writer)), key=lambda row: row[0])
@@ -137,7 +142,7 @@ def _take_effect(
 
 
 def end_attempt(owner: Owner, ending: Ending) -> Steps[None]:
-    """The attempt may not write any more, and its task instance is what the ending says."""
+    """End the attempt, which may not write any more, and set the task instance's state."""
     yield from close_attempts(owner, ending)
     failed = int(ending.outcome is Outcome.FAILED)
     interrupted = int(ending.outcome is Outcome.INTERRUPTED and not ending.orderly)
@@ -145,9 +150,9 @@ def end_attempt(owner: Owner, ending: Ending) -> Steps[None]:
 
 
 def close_attempts(owner: Owner, ending: Ending) -> Steps[None]:
-    """End what attempt is open; what it staged is gone."""
+    """End any open attempt, and drop its staged writes."""
     params = {"owner": owner.id}
-    yield s.drop_staged(), params
+    yield g.drop_staged(), params
     yield (
         r.end_attempts(),
         params
@@ -161,7 +166,7 @@ def close_attempts(owner: Owner, ending: Ending) -> Steps[None]:
 
 
 def settle(owner: Owner, ending: Ending, failed: int, interrupted: int) -> Steps[None]:
-    """The task instance's state from now on, with what is counted."""
+    """Set the task instance's state, and update its counters."""
     yield (
         r.end_task(),
         {
@@ -176,7 +181,7 @@ def settle(owner: Owner, ending: Ending, failed: int, interrupted: int) -> Steps
 
 
 def interrupt_attempts(
-    context: Context, command: rc.InterruptAttempts
+    context: Context, command: c.InterruptAttempts
 ) -> Steps[tuple[AttemptInfo, ...]]:
     yield BEGIN
     dag_id, run_id = command.dag_id, command.run_id
@@ -186,7 +191,7 @@ def interrupt_attempts(
         scope = TaskScope(dag_id, run_id, task_id, map_index)
         owner, _, live = yield from _lock(scope)
         if live != number:
-            continue  # it has told its end meanwhile
+            continue  # it has reported its end meanwhile
         task = {"owner": owner.id}
         [(_, _, before)] = yield r.task_state(), task
         state = TaskState.SCHEDULED if before + 1 < command.limit else TaskState.FAILED

@@ -8,25 +8,24 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.dagspec import AliasSpec, DagSpec, OnAssets
-from holdfast.run import DagInfo, FileInfo
-from holdfast.stores import refusal
-from holdfast.stores.sql import dag_statements as d
-from holdfast.stores.sql import event_statements as e
+from holdfast import commands as c
+from holdfast.model.dag import AliasSpec, DagSpec, OnAssets
+from holdfast.model.run import DagInfo, FileInfo
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows, run_rows
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.registry import declare_for_dag, settle_assets
 from holdfast.stores.sql.operations.schedules import condition_in, follow, leaves
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
+from holdfast.stores.sql.statements import assets as s
+from holdfast.stores.sql.statements import dags as d
+from holdfast.stores.sql.statements import events as e
 
 _SEEN_AT_ONCE: Final = 500
 _ERRORS_KEPT: Final = timedelta(hours=1)
-"""Schedulers tell an error again every 10 minutes or more often."""
+"""Schedulers report an error again at least every 10 minutes."""
 
 
-def save_file(context: Context, command: rc.SaveFile) -> Steps[None]:
+def save_file(context: Context, command: c.SaveFile) -> Steps[None]:
     specs = {spec.dag_id: spec for spec in command.dags}
     if len(specs) < len(command.dags):
         ids = [spec.dag_id for spec in command.dags]
@@ -40,21 +39,21 @@ def save_file(context: Context, command: rc.SaveFile) -> Steps[None]:
     yield from settle_assets()
 
 
-def save_file_error(context: Context, command: rc.SaveFileError) -> Steps[None]:
+def save_file_error(context: Context, command: c.SaveFileError) -> Steps[None]:
     yield from _save(context, command.file, command.error)
 
 
-def forget_file(context: Context, command: rc.ForgetFile) -> Steps[None]:
+def forget_file(context: Context, command: c.ForgetFile) -> Steps[None]:
     yield BEGIN
     digest = _digest(command.file)
-    yield d.lock_file(), digest  # whoever saves it waits: its DAGs would go with its row
+    yield d.lock_file(), digest  # block a concurrent save: its DAGs would go with the row
     for dag_id in sorted(command.dag_ids):
         yield from _let_go(context, command.file, dag_id)
     if not (yield d.dags_of_file(), digest):
         yield d.forget_file(), digest
 
 
-def see_dags(context: Context, command: rc.SeeDags) -> Steps[tuple[str, ...]]:
+def see_dags(context: Context, command: c.SeeDags) -> Steps[tuple[str, ...]]:
     held: set[str] = set()
     for start in range(0, len(command.dag_ids), _SEEN_AT_ONCE):
         some = command.dag_ids[start : start + _SEEN_AT_ONCE]
@@ -64,7 +63,7 @@ def see_dags(context: Context, command: rc.SeeDags) -> Steps[tuple[str, ...]]:
     return tuple(dag_id for dag_id in command.dag_ids if dag_id not in held)
 
 
-def retire_dags(context: Context, command: rc.RetireDags) -> Steps[tuple[str, ...]]:
+def retire_dags(context: Context, command: c.RetireDags) -> Steps[tuple[str, ...]]:
     after = {"after": rows.microseconds(command.after)}
     yield BEGIN
     unseen = yield d.unseen_dags(), after
@@ -79,24 +78,24 @@ def retire_dags(context: Context, command: rc.RetireDags) -> Steps[tuple[str, ..
     return tuple(dag_id for dag_id, _ in unseen)
 
 
-def list_files(context: Context, command: rc.ListFiles) -> Steps[tuple[FileInfo, ...]]:
+def list_files(context: Context, command: c.ListFiles) -> Steps[tuple[FileInfo, ...]]:
     found = yield d.files(), {}
     return tuple(sorted(map(run_rows.file, found), key=lambda info: info.file))
 
 
-def list_dags(context: Context, command: rc.ListDags) -> Steps[tuple[DagInfo, ...]]:
+def list_dags(context: Context, command: c.ListDags) -> Steps[tuple[DagInfo, ...]]:
     found = yield d.dags(), window(command.limit, command.offset)
     return tuple(run_rows.dag(row) for row in found)
 
 
-def get_dag(context: Context, command: rc.GetDag) -> Steps[DagInfo]:
+def get_dag(context: Context, command: c.GetDag) -> Steps[DagInfo]:
     found = yield d.dag(), {"dag_id": command.dag_id}
     if not found:
         raise (yield from _unknown(command.dag_id))
     return run_rows.dag(found[0])
 
 
-def pause_dag(context: Context, command: rc.PauseDag) -> Steps[None]:
+def pause_dag(context: Context, command: c.PauseDag) -> Steps[None]:
     changed = yield d.pause_dag(), {"dag_id": command.dag_id, "paused": command.paused}
     if not changed:
         raise (yield from _unknown(command.dag_id))
@@ -114,7 +113,7 @@ def _save(context: Context, file: str, error: str | None) -> Steps[None]:
     yield d.save_file(type(context.dialect)), _digest(file) | {"file": file, "error": error}
 
 
-def _save_dag(context: Context, command: rc.SaveFile, spec: DagSpec) -> Steps[None]:
+def _save_dag(context: Context, command: c.SaveFile, spec: DagSpec) -> Steps[None]:
     dag: dict[str, Any] = {"dag_id": spec.dag_id, "spec": msgspec.json.encode(spec).decode()}
     dag |= _digest(command.file) | {"seen": command.seen}
     before = None
@@ -147,7 +146,7 @@ def _declare(context: Context, spec: DagSpec, also: DagSpec | None = None) -> St
 
 
 def _aliases(spec: DagSpec) -> Iterator[str]:
-    """The aliases that a DAG names: it declares the assets behind them too."""
+    """Yield the aliases that a DAG names: it declares the assets behind them too."""
     named = [one for task in spec.tasks for one in (*task.inlets, *task.outlets)]
     if isinstance(spec.schedule, OnAssets):
         named += leaves(spec.schedule.condition)

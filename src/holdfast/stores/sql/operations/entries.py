@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from holdfast import command as c
-from holdfast.entry import Entry, TaskWriter, Writer
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.stores import refusal
+from holdfast import commands as c
+from holdfast.model.entry import Entry, TaskWriter, Writer
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import is_reference
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
-from holdfast.stores.sql import statements as s
-from holdfast.stores.sql.operations.purging import claim_objects
+from holdfast.stores.sql.operations.objects import claim_objects
 from holdfast.stores.sql.operations.scopes import (
     Owner,
     count_write,
@@ -21,18 +21,20 @@ from holdfast.stores.sql.operations.scopes import (
     open_map_indices,
     open_scope,
 )
-from holdfast.stores.sql.operations.staging import overlaid, stage, staged_for
+from holdfast.stores.sql.operations.staging import seen, stage, staged_for
 from holdfast.stores.sql.operations.steps import Context, Steps
-from holdfast.value import is_reference
+from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements import history as h
+from holdfast.stores.sql.statements.scope_tables import ASSETS
 
 
 def get(context: Context, command: c.Get) -> Steps[str | None]:
-    shelf, by, params = find(command.scope)
+    tables, by, params = find(command.scope)
     params["key"] = command.key
-    if command.reader is not None and shelf is s.ASSETS:
+    if command.reader is not None and tables is ASSETS:
         entry = yield from get_entry(context, command)
         return entry.value if entry else None
-    found = yield s.get(shelf, by), params
+    found = yield s.get(tables, by), params
     if found:
         return found[0][0]  # type: ignore[no-any-return]
     yield from known(command.scope)
@@ -40,14 +42,14 @@ def get(context: Context, command: c.Get) -> Steps[str | None]:
 
 
 def get_entry(context: Context, command: c.Get | c.GetEntry) -> Steps[Entry[str] | None]:
-    shelf, by, params = find(command.scope)
+    tables, by, params = find(command.scope)
     params["key"] = command.key
-    found = yield s.entry(shelf, by), params
+    found = yield s.entry(tables, by), params
     entry = rows.entry(found[0], command.scope) if found else None
     if command.reader is not None and isinstance(command.scope, AssetScope):
         staged = yield from staged_for(command.scope, command.reader, command.key)
         for row in staged:
-            entry = overlaid(entry, row, command.reader)
+            entry = seen(entry, row, command.reader)
     if entry is None:
         yield from known(command.scope)
     return entry
@@ -68,27 +70,27 @@ def put(
         "writer": rows.writer_column(writer, owner.scope),
     }
     entries = [{**common, "key": key, "value": value} for key, value in values]
-    yield s.upsert(owner.shelf, type(context.dialect)), entries
+    yield s.upsert(owner.tables, type(context.dialect)), entries
     return (yield from record(context, owner, values, writer))
 
 
 def record(
     context: Context, owner: Owner, values: Sequence[tuple[str, str | None]], writer: Writer
 ) -> Steps[int]:
-    """Count the write as the scope's next version, and keep it in the history if there is one."""
+    """Count the write as the scope's next version, and add it to the history if there is one."""
     version = yield from count_write(owner)
-    if owner.shelf.history is not None:
+    if owner.tables.history is not None:
         column = rows.writer_column(writer, owner.scope)
         common = {"owner": owner.id, "version": version, "writer": column}
         steps = [{**common, "key": key, "value": value} for key, value in values]
-        yield s.add_history(), steps
-        yield s.trim_history(), [{**step, "kept": context.history_limit} for step in steps]
+        yield h.add_history(), steps
+        yield h.trim_history(), [{**step, "kept": context.history_limit} for step in steps]
     return version
 
 
 def entry_of(owner: Owner, key: str) -> Steps[Entry[str] | None]:
-    shelf = owner.shelf
-    found = yield s.entry(shelf, shelf.id.name), {"owner": owner.id, "key": key}
+    tables = owner.tables
+    found = yield s.entry(tables, tables.id.name), {"owner": owner.id, "key": key}
     return rows.entry(found[0], owner.scope) if found else None
 
 
@@ -109,7 +111,7 @@ def set_(context: Context, command: c.Set) -> Steps[int]:
         written = yield shortcut, params
         if written:
             return written[0][0]  # type: ignore[no-any-return]
-        # Refused; the long way says why.
+        # Refused; the long way raises the reason.
     owner = yield from open_scope(scope, writer)
     value = [(command.key, command.value)]
     yield from claim_objects(scope, value, command.reservation)
@@ -121,7 +123,7 @@ def set_(context: Context, command: c.Set) -> Steps[int]:
 
 
 def plain(command: c.Set) -> dict[str, Any] | None:
-    """The parameters of `set_in_one_statement`, for a write that is as simple as that."""
+    """Return the parameters of `set_in_one_statement`; None if the write is not that simple."""
     scope, writer = command.scope, command.writer
     if not isinstance(scope, TaskScope) or command.if_version is not None:
         return None
@@ -150,7 +152,7 @@ def set_many(context: Context, command: c.SetMany) -> Steps[int]:
 
 def delete(context: Context, command: c.Delete) -> Steps[None]:
     owner = yield from open_scope(command.scope, command.writer)
-    gone = yield s.delete(owner.shelf), {"owner": owner.id, "key": command.key}
+    gone = yield s.delete(owner.tables), {"owner": owner.id, "key": command.key}
     if gone:
         yield from record(context, owner, [(command.key, None)], command.writer)
 
@@ -167,8 +169,8 @@ def clear(context: Context, command: c.Clear) -> Steps[None]:
 
 def empty(context: Context, owner: Owner, writer: Writer) -> Steps[None]:
     keys = []
-    if owner.shelf.history is not None:
-        keys = yield s.keys(owner.shelf), {"owner": owner.id}
-    gone = yield s.delete_all(owner.shelf), {"owner": owner.id}
+    if owner.tables.history is not None:
+        keys = yield s.keys(owner.tables), {"owner": owner.id}
+    gone = yield s.delete_all(owner.tables), {"owner": owner.id}
     if gone:
         yield from record(context, owner, [(key, None) for (key,) in keys], writer)

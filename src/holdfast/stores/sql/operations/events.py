@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast import run_command as rc
-from holdfast.entry import AssetInfo
-from holdfast.run import AssetEvent, EmittedEvent
-from holdfast.scope import TaskScope
-from holdfast.stores.sql import event_statements as e
+from holdfast import commands as c
+from holdfast.model.entry import AssetInfo
+from holdfast.model.run import AssetEvent, EmittedEvent
+from holdfast.model.scope import TaskScope
 from holdfast.stores.sql import rows, run_rows
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.registry import declare
 from holdfast.stores.sql.operations.runs import get_run
 from holdfast.stores.sql.operations.scopes import find, known
 from holdfast.stores.sql.operations.steps import Context, Query, Steps, window
+from holdfast.stores.sql.statements import assets as a
+from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements import events as e
 
 
 def by_asset(
     context: Context, events: Sequence[EmittedEvent], source: TaskScope
 ) -> Steps[dict[int, list[EmittedEvent]]]:
-    """The events of each asset. An asset that is not known, or not active, is from now on: as
-    declared by the source's DAG."""
+    """Return the events of each asset. Declare unknown and inactive assets for the source's DAG."""
     found: dict[int, list[EmittedEvent]] = {}
     for event in events:
         id = yield from _active(context, event, source.dag_id)
@@ -32,12 +32,12 @@ def by_asset(
 
 def _active(context: Context, event: EmittedEvent, dag_id: str) -> Steps[int]:
     digests = {"name_digest": rows.digest(event.name), "uri_digest": rows.digest(event.uri)}
-    for id, name, uri, orphaned_at, _ in (yield s.find_asset(), digests):
+    for id, name, uri, orphaned_at, _ in (yield a.find_asset(), digests):
         if (name, uri, orphaned_at) == (event.name, event.uri, None):
             return id  # type: ignore[no-any-return]
     asset_id = yield from declare(context, event.name, event.uri)
     declared = {"dag_id": dag_id, "owner": asset_id}
-    yield s.add_declaration(type(context.dialect)), declared
+    yield a.add_declaration(type(context.dialect)), declared
     yield e.wake_asset(), declared
     return asset_id
 
@@ -56,7 +56,7 @@ def record(
 
 
 def list_asset_events(
-    context: Context, command: rc.ListAssetEvents
+    context: Context, command: c.ListAssetEvents
 ) -> Steps[tuple[AssetEvent, ...]]:
     select, params = events_query(command)
     found, _ = yield from up_to_size(
@@ -67,7 +67,7 @@ def list_asset_events(
     return tuple(run_rows.asset_event(row) for row in found)
 
 
-def events_query(command: rc.ListAssetEvents) -> Query:
+def events_query(command: c.ListAssetEvents) -> Query:
     page = window(command.limit, command.offset)
     if command.scope is None:
         return e.events(None), page
@@ -75,7 +75,7 @@ def events_query(command: rc.ListAssetEvents) -> Query:
     return e.events(by), params | page
 
 
-def run_events(context: Context, command: rc.RunEvents) -> Steps[tuple[AssetEvent, ...]]:
+def run_events(context: Context, command: c.RunEvents) -> Steps[tuple[AssetEvent, ...]]:
     select = e.events_of_run()
     page = window(command.limit, command.offset)
     params = {"dag_id": command.dag_id, "run_id": command.run_id, **page}
@@ -83,9 +83,9 @@ def run_events(context: Context, command: rc.RunEvents) -> Steps[tuple[AssetEven
         (select, params), s.measured(select, "extra"), command.max_size
     )
     if not found:
-        yield from get_run(context, rc.GetRun(command.dag_id, command.run_id))
+        yield from get_run(context, c.GetRun(command.dag_id, command.run_id))
     return tuple(run_rows.asset_event(row) for row in found)
 
 
-def alias_assets(context: Context, command: rc.AliasAssets) -> Steps[tuple[AssetInfo, ...]]:
+def alias_assets(context: Context, command: c.AliasAssets) -> Steps[tuple[AssetInfo, ...]]:
     return rows.assets((yield e.assets_behind(), {"alias_digest": rows.digest(command.alias)}))

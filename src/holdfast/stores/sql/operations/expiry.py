@@ -1,16 +1,20 @@
-"""What has outlived its time: expired task entries, and the state of assets nobody declares."""
+"""Cleanup of expired task entries, and of the state of orphaned assets."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from holdfast import command as c
-from holdfast.entry import AssetInfo, Expired
-from holdfast.scope import AssetScope
+from holdfast import commands as c
+from holdfast.model.entry import AssetInfo, Expired
+from holdfast.model.scope import AssetScope
 from holdfast.stores.sql import rows
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.steps import BEGIN, NO_LIMIT, Context, Steps
+from holdfast.stores.sql.statements import assets as a
+from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements import expiry as x
+from holdfast.stores.sql.statements import history as h
+from holdfast.stores.sql.statements.scope_tables import ASSETS
 
 
 def now(context: Context, command: c.Now) -> Steps[datetime]:
@@ -18,7 +22,7 @@ def now(context: Context, command: c.Now) -> Steps[datetime]:
 
 
 def count_expired(context: Context, command: c.CountExpired) -> Steps[int]:
-    found = yield s.count_expired(), {"cutoff": rows.micros(command.cutoff)}
+    found = yield x.count_expired(), {"cutoff": rows.micros(command.cutoff)}
     return found[0][0]  # type: ignore[no-any-return]
 
 
@@ -28,15 +32,15 @@ def list_expired(context: Context, command: c.ListExpired) -> Steps[tuple[Expire
         after = command.after
         params = {"after_time": rows.micros(after.expires_at), "after_id": after.id}
     params |= {"cutoff": rows.micros(command.cutoff), "limit": command.limit}
-    return tuple(rows.expired(row) for row in (yield s.expired(), params))
+    return tuple(rows.expired(row) for row in (yield x.expired(), params))
 
 
 def delete_expired(context: Context, command: c.DeleteExpired) -> Steps[int]:
     params: dict[str, Any] = {"cutoff": rows.micros(command.cutoff)}
     if not command.limit:
-        gone = yield s.delete_expired(), params
+        gone = yield x.delete_expired(), params
     else:
-        batch = s.delete_expired_batch(type(context.dialect), command.skip_held)
+        batch = x.delete_expired_batch(type(context.dialect), command.skip_held)
         gone = yield batch, params | {"limit": command.limit}
     return gone  # type: ignore[no-any-return]
 
@@ -45,31 +49,31 @@ def take_expired(context: Context, command: c.TakeExpired) -> Steps[tuple[Expire
     yield BEGIN
     params = {"cutoff": rows.micros(command.cutoff), "limit": command.limit}
     params |= {"after_time": -NO_LIMIT, "after_id": 0}
-    found = yield s.lock_expired(type(context.dialect)), params
+    found = yield x.lock_expired(type(context.dialect)), params
     if found:
-        yield s.delete_entry(), [{"row": row[0]} for row in found]
+        yield x.delete_entry(), [{"row": row[0]} for row in found]
     return tuple(rows.expired(row) for row in found)
 
 
 def list_orphans(context: Context, command: c.ListOrphans) -> Steps[tuple[AssetInfo, ...]]:
-    return rows.assets((yield s.orphans(), {"cutoff": rows.micros(command.cutoff)}))
+    return rows.assets((yield a.orphans(), {"cutoff": rows.micros(command.cutoff)}))
 
 
 def delete_orphans(context: Context, command: c.DeleteOrphans) -> Steps[int]:
     orphans = yield from lock_orphans(command)
     for scope in orphans:
-        yield s.delete_all(s.ASSETS), {"owner": scope.asset_id}
-        yield s.delete_history(), {"owner": scope.asset_id}
+        yield s.delete_all(ASSETS), {"owner": scope.asset_id}
+        yield h.delete_history(), {"owner": scope.asset_id}
         yield from mark_swept(scope)
     return len(orphans)
 
 
 def lock_orphans(command: c.DeleteOrphans) -> Steps[list[AssetScope]]:
-    """Begin, and lock what is to be swept."""
+    """Begin a transaction, and lock the assets to be swept."""
     yield BEGIN
-    found = yield s.lock_orphans(), {"cutoff": rows.micros(command.cutoff)}
+    found = yield a.lock_orphans(), {"cutoff": rows.micros(command.cutoff)}
     return [AssetScope(*row) for row in found]
 
 
 def mark_swept(scope: AssetScope) -> Steps[None]:
-    yield s.mark_swept(), {"owner": scope.asset_id}
+    yield a.mark_swept(), {"owner": scope.asset_id}

@@ -1,20 +1,20 @@
-"""Heartbeats: who does something renews the lease that keeps others from doing it."""
+"""Heartbeats: a process renews the leases on what it works on."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from holdfast import run_command as rc
-from holdfast.stores.sql import event_statements as e
+from holdfast import commands as c
 from holdfast.stores.sql import rows, run_rows
-from holdfast.stores.sql import run_statements as s
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 from holdfast.stores.sql.operations.watches import watch_params
+from holdfast.stores.sql.statements import events as e
+from holdfast.stores.sql.statements import runs as s
 
 T = TypeVar("T")
 
 
-def heartbeat(context: Context, command: rc.Heartbeat) -> Steps[rc.Lost]:
+def heartbeat(context: Context, command: c.Heartbeat) -> Steps[c.Lost]:
     yield BEGIN
     terms = {
         "process": run_rows.process_column(command.process),
@@ -31,7 +31,7 @@ def heartbeat(context: Context, command: rc.Heartbeat) -> Steps[rc.Lost]:
     watches = {}
     for watch in command.watches:
         watches[watch] = terms | (yield from watch_params(watch))
-    return rc.Lost(
+    return c.Lost(
         runs=(yield from _renew(s.renew_run(), s.held_run(), runs)),
         attempts=(yield from _renew(s.renew_attempt(), s.open_attempt(), attempts)),
         watches=(yield from _renew(e.renew_watch(), e.newest_watch(), watches)),
@@ -39,7 +39,7 @@ def heartbeat(context: Context, command: rc.Heartbeat) -> Steps[rc.Lost]:
 
 
 def _renew(renew: Any, find: Any, wanted: dict[T, dict[str, Any]]) -> Steps[tuple[T, ...]]:
-    """Those that could not be renewed."""
+    """Return those that could not be renewed."""
     if not wanted:
         return ()
     renewed = yield renew, list(wanted.values())

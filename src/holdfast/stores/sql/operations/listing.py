@@ -1,4 +1,4 @@
-"""Listing entries, of one scope or of many."""
+"""Listing of entries, of one scope or of many."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.entry import Found, Page
-from holdfast.scope import AssetScope, StoreScope, TaskScope
+from holdfast import commands as c
+from holdfast.model.entry import Found, Page
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores.sql import rows
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import find, known
 from holdfast.stores.sql.operations.staging import (
@@ -21,6 +20,8 @@ from holdfast.stores.sql.operations.staging import (
     too_large_to_merge,
 )
 from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
+from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements.scope_tables import ASSETS, TASKS, ScopeTables
 
 
 def list_(context: Context, command: c.List) -> Steps[Page]:
@@ -31,9 +32,9 @@ def list_(context: Context, command: c.List) -> Steps[Page]:
     if isinstance(where, TaskScope | AssetScope):
         yield from known(where)
         _, by, owner = find(where)
-    shelf = s.TASKS
+    tables = TASKS
     if isinstance(where, AssetScope | c.AssetFilter):
-        shelf = s.ASSETS
+        tables = ASSETS
         if command.expiring_before is not None:
             return Page((), 0)
         if command.reader is not None:
@@ -59,7 +60,7 @@ def list_(context: Context, command: c.List) -> Steps[Page]:
     params = conditions | owner | _bounds(command) | {"prefix_length": len(command.prefix)}
     limit = NO_LIMIT if command.limit is None else command.limit
     window = {"limit": limit, "offset": command.offset}
-    select = s.listing(shelf, by, names, count=False)
+    select = s.listing(tables, by, names, count=False)
     found, more = yield from up_to_size(
         (select, params | window), s.measured(select, "value"), command.max_size
     )
@@ -67,16 +68,16 @@ def list_(context: Context, command: c.List) -> Steps[Page]:
     if command.after is not None:
         total = len(found)
     elif more or len(found) == limit or (command.offset and not found):
-        total = (yield s.listing(shelf, by, names, count=True), params)[0][0]
-    return Page(tuple(_found(shelf, row) for row in found), total, more)
+        total = (yield s.listing(tables, by, names, count=True), params)[0][0]
+    return Page(tuple(_found(tables, row) for row in found), total, more)
 
 
 def _bounds(command: c.List) -> dict[str, Any]:
-    behind = c.place(*command.after) if command.after else ()
+    behind = c.sort_key(*command.after) if command.after else ()
     return {f"after_{number}": bound for number, bound in enumerate(reversed(behind))}
 
 
-def _found(shelf: s.Shelf, row: rows.Row) -> Found:
+def _found(tables: ScopeTables, row: rows.Row) -> Found:
     scope: StoreScope
-    scope = TaskScope(*row[6:10]) if shelf is s.TASKS else AssetScope(row[6], row[7], row[8])
+    scope = TaskScope(*row[6:10]) if tables is TASKS else AssetScope(row[6], row[7], row[8])
     return Found(scope, rows.entry(row, scope))

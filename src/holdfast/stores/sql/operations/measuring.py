@@ -1,27 +1,28 @@
-"""Rows whose texts may be large, read only as far as memory allows."""
+"""Reading of rows with large texts, as far as memory allows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.command import count_within
+from holdfast.commands import count_within
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.steps import SNAPSHOT, Query, Steps
-from holdfast.stores.sql.statements import Select
+from holdfast.stores.sql.statements.scope_tables import Select
 
 SMALL = 1024
-"""Characters of a text that is read without being measured first, however many rows there are."""
+"""Characters of a text that is read without being measured first, for any number of rows."""
 
 
 def up_to_size(
     query: Query, measured: Select, max_size: int | None
 ) -> Steps[tuple[Sequence[rows.Row], bool]]:
-    """Read the rows of a query with a `limit`, up to the one with which the texts of a column
-    exceed `max_size` characters; and whether others were left out.
+    """Return the rows of a query with a `limit`, up to the one with which the texts of a column
+    exceed `max_size` characters, and whether others were left out.
 
     Drivers read all rows of a query at once. So large texts are measured first, and read by a
-    second query that has no more rows than fit, in one snapshot: other rows might be larger, or
-    smaller, and who goes on behind the last would miss some. Small texts come with the first.
+    second query with no more rows than fit, in one snapshot: otherwise the rows might be others,
+    larger or smaller, and a caller that continues after the last would miss some. Small texts are
+    read by the first query.
     """
     select, params = query
     if max_size is None:

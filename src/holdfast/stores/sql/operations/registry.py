@@ -1,17 +1,21 @@
-"""What is known: runs with their task instances, and assets with the DAGs that declare them."""
+"""Registry of runs with their task instances, and of assets with the DAGs that declare them."""
 
 from __future__ import annotations
 
-from holdfast import command as c
-from holdfast.entry import AssetInfo
-from holdfast.scope import AssetScope, TaskScope
-from holdfast.stores import refusal
-from holdfast.stores.sql import deletion_statements as d
+from holdfast import commands as c
+from holdfast.model.entry import AssetInfo
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
-from holdfast.stores.sql import run_statements as r
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.scopes import find, known
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
+from holdfast.stores.sql.statements import assets as a
+from holdfast.stores.sql.statements import deletion as d
+from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements import history as h
+from holdfast.stores.sql.statements import runs as r
+from holdfast.stores.sql.statements import staging as g
+from holdfast.stores.sql.statements.scope_tables import ASSETS, TASKS
 
 
 def register_task(context: Context, command: c.RegisterTask) -> Steps[None]:
@@ -42,16 +46,24 @@ def delete_run(context: Context, command: c.DeleteRun) -> Steps[None]:
     yield from drop_run(context, command)
 
 
-def drop_run(context: Context, command: c.DeleteRun) -> Steps[None]:
+def lock_tasks(command: c.DeleteRun) -> Steps[list[rows.Row] | None]:
+    """Lock a run and its task instances; return these, or None if there is no such run."""
     run = {"dag_id": command.dag_id, "run_id": command.run_id}
     found = yield r.lock_run_to_delete(), run
     if not found:
+        return None
+    return (yield r.lock_tasks_of_run(), {"run": found[0][0]})  # type: ignore[no-any-return]
+
+
+def drop_run(context: Context, command: c.DeleteRun) -> Steps[None]:
+    run = {"dag_id": command.dag_id, "run_id": command.run_id}
+    tasks = yield from lock_tasks(command)
+    if tasks is None:
         return
-    tasks = yield r.lock_tasks_of_run(), {"run": found[0][0]}
-    # Before the run: what a row names is queued for deletion with the names of its owner.
+    # Before the run: references in a row are queued for deletion with the names of its owner.
     for ti_id, _, _ in tasks:
-        yield s.delete_all(s.TASKS), {"owner": ti_id}
-        yield s.drop_staged(), {"owner": ti_id}
+        yield s.delete_all(TASKS), {"owner": ti_id}
+        yield g.drop_staged(), {"owner": ti_id}
     yield r.delete_run(), run
     if tasks:
         _, revisions, attempts = zip(*tasks, strict=True)
@@ -60,15 +72,16 @@ def drop_run(context: Context, command: c.DeleteRun) -> Steps[None]:
 
 
 def declare(context: Context, name: str, uri: str) -> Steps[int]:
-    """The asset's id; it is made where it does not exist."""
+    """Return the asset's id; create it if it does not exist. Raise InvalidInput if another asset
+    has its name or URI."""
     asset = {
         "name": name,
         "uri": uri,
         "name_digest": rows.digest(name),
         "uri_digest": rows.digest(uri),
     }
-    yield s.add_asset(type(context.dialect)), asset
-    found = yield s.find_asset(), asset
+    yield a.add_asset(type(context.dialect)), asset
+    found = yield a.find_asset(), asset
     for id, its_name, its_uri, _, revision in found:
         if (its_name, its_uri) == (name, uri):
             if revision == 0:
@@ -82,10 +95,10 @@ def declare_asset(context: Context, command: c.DeclareAsset) -> Steps[AssetInfo]
     found = []
     if command.name is None or command.uri is None:
         _, by, params = find(AssetScope(name=command.name, uri=command.uri))
-        found = yield s.owner(s.ASSETS, by), params
+        found = yield s.owner(ASSETS, by), params
     id = found[0][0] if found else (yield from declare(context, *command.declared))
-    yield s.declare_by_hand(), {"owner": id}
-    return rows.assets((yield s.asset_by_id(), {"owner": id}))[0]
+    yield a.declare_by_hand(), {"owner": id}
+    return rows.assets((yield a.asset_by_id(), {"owner": id}))[0]
 
 
 def declare_dag_assets(context: Context, command: c.DeclareDagAssets) -> Steps[None]:
@@ -95,27 +108,27 @@ def declare_dag_assets(context: Context, command: c.DeclareDagAssets) -> Steps[N
 
 
 def declare_for_dag(context: Context, command: c.DeclareDagAssets) -> Steps[None]:
-    """The DAG declares these assets and no other."""
-    yield s.drop_declarations(), {"dag_id": command.dag_id}
+    """Make these assets the only ones that the DAG declares."""
+    yield a.drop_declarations(), {"dag_id": command.dag_id}
     for name, uri in sorted(command.assets):
         id = yield from declare(context, name, uri)
         params = {"dag_id": command.dag_id, "owner": id}
-        yield s.add_declaration(type(context.dialect)), params
+        yield a.add_declaration(type(context.dialect)), params
 
 
 def settle_assets() -> Steps[None]:
-    """After a change of declarations: who is declared is active, and nobody else."""
-    yield s.deactivate(), {}
-    yield s.reactivate(), {}
+    """Activate declared assets and deactivate all others, after a change of declarations."""
+    yield a.deactivate(), {}
+    yield a.reactivate(), {}
 
 
 def list_assets(context: Context, command: c.ListAssets) -> Steps[tuple[AssetInfo, ...]]:
-    return rows.assets((yield s.page_of_assets(), window(command.limit, command.offset)))
+    return rows.assets((yield a.page_of_assets(), window(command.limit, command.offset)))
 
 
 def get_asset(context: Context, command: c.GetAsset) -> Steps[AssetInfo]:
     id = yield from known(command.scope)
-    return rows.assets((yield s.asset_by_id(), {"owner": id}))[0]
+    return rows.assets((yield a.asset_by_id(), {"owner": id}))[0]
 
 
 def delete_asset(context: Context, command: c.DeleteAsset) -> Steps[None]:
@@ -123,13 +136,17 @@ def delete_asset(context: Context, command: c.DeleteAsset) -> Steps[None]:
     yield from drop_asset(context, (yield from known(command.scope)))
 
 
+def lock_asset(id: int) -> Steps[list[rows.Row]]:
+    return (yield s.lock_owner(ASSETS, "id"), {"owner": id})  # type: ignore[no-any-return]
+
+
 def drop_asset(context: Context, id: int) -> Steps[None]:
-    found = yield s.lock_owner(s.ASSETS, "id"), {"owner": id}
+    found = yield from lock_asset(id)
     for _, revision, _ in found:
         [(_, name, uri)] = yield s.identity("id"), {"owner": id}
         digests = [{"digest": rows.digest(text), "revision": revision} for text in (name, uri)]
         yield d.remember_deleted_asset(type(context.dialect)), digests
-    # Its parts first: what a row names is queued for deletion with the names of its owner.
-    for drop in (s.delete_all(s.ASSETS), s.delete_history(), s.drop_staged_for_asset()):
+    # Its parts first: references in a row are queued for deletion with the names of its owner.
+    for drop in (s.delete_all(ASSETS), h.delete_history(), g.drop_staged_for_asset()):
         yield drop, {"owner": id}
-    yield s.delete_asset(), {"owner": id}
+    yield a.delete_asset(), {"owner": id}

@@ -1,6 +1,6 @@
-"""Requests that clients may send again: carried out once, and answered alike each time.
+"""Idempotent requests: executed once, with the same answer each time they are sent.
 
-The latest request of each client is kept with its answer, in the transaction that it is about.
+The latest request of each client is stored with its answer, in the transaction of its command.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast import command as c
-from holdfast.condition import Guarded, Once, RequestId
+from holdfast import commands as c
+from holdfast.commands import Guarded, Once, RequestId
 from holdfast.errors import HoldfastError
-from holdfast.stores import refusal
-from holdfast.stores.sql import request_statements as q
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations import entries
 from holdfast.stores.sql.operations.steps import (
@@ -24,14 +23,18 @@ from holdfast.stores.sql.operations.steps import (
     Steps,
     joined,
 )
-from holdfast.wire import JSON
+from holdfast.stores.sql.statements import requests as q
+from holdfast.wire.codec import JSON
 
 
 def once(
     operation_for: Lookup, context: Context, command: Once, revocable: bool = True
 ) -> Steps[Any]:
-    """Most requests come once, so the command is carried out first, and rolled back where it had
-    been before. What is not `revocable` waits until the request is known to be new."""
+    """Execute the command of a request once, and return the same answer each time.
+
+    Most requests are sent once, so the command is executed first, and rolled back if it had been
+    executed before. A command that is not `revocable` waits until the request is known to be new.
+    """
     inner = command.inner
     operation = operation_for(inner)
     request = _request(command)
@@ -50,7 +53,7 @@ def once(
         else:
             yield q.set_answer(), request | _reply(answer)
     except HoldfastError:
-        # It may be in conflict with nothing but its own first sending.
+        # The conflict may be only with the first sending of the same request.
         yield ROLLBACK
         latest = yield q.latest(), request
         if not latest or latest[0][0] != command.request.number:
@@ -88,8 +91,8 @@ def _set_at_once(context: Context, request: dict[str, Any], command: Any) -> Ste
 
 
 def _keep(request: RequestId, row: dict[str, Any]) -> Steps[None]:
-    """The request is its client's latest from now on; StaleRequest where it, or a later one, has
-    been that already. Who sends it at the same time waits here for the other's commit."""
+    """Record the request as its client's latest. Raise StaleRequest if it, or a later one, already
+    is. A concurrent sending of the same request waits here for the other's commit."""
     if (yield q.replace_earlier(), row):
         return
     latest = yield q.latest(), row

@@ -1,13 +1,13 @@
-"""What tasks leave for other tasks."""
+"""Results that tasks pass to other tasks."""
 
 from __future__ import annotations
 
-from holdfast import run_command as rc
-from holdfast.stores.sql import run_statements as s
+from holdfast import commands as c
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import Owner, open_scope
 from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
-from holdfast.stores.sql.statements import measured
+from holdfast.stores.sql.statements import runs as s
+from holdfast.stores.sql.statements.entries import measured
 
 
 def keep(context: Context, owner: Owner, key: str, value: str) -> Steps[None]:
@@ -15,12 +15,12 @@ def keep(context: Context, owner: Owner, key: str, value: str) -> Steps[None]:
     yield s.put_result(type(context.dialect)), result
 
 
-def put_result(context: Context, command: rc.PutResult) -> Steps[None]:
+def put_result(context: Context, command: c.PutResult) -> Steps[None]:
     owner = yield from open_scope(command.writer.scope, command.writer)
     yield from keep(context, owner, command.key, command.value)
 
 
-def get_results(context: Context, command: rc.GetResults) -> Steps[tuple[tuple[int, str], ...]]:
+def get_results(context: Context, command: c.GetResults) -> Steps[tuple[tuple[int, str], ...]]:
     params = {
         "dag_id": command.dag_id,
         "run_id": command.run_id,

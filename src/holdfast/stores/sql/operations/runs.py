@@ -1,7 +1,7 @@
-"""Runs: made, carried out by one process at a time, and ended.
+"""Runs: created, executed by one process at a time, and ended.
 
-What several transactions may want is locked in this order: DAG, run, task instances, assets. So
-they wait for each other and never in a circle.
+Rows are locked in this order: DAG, run, task instances, assets. So transactions wait for each
+other, and never deadlock.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from holdfast import run_command as rc
+from holdfast import commands as c
 from holdfast.errors import InvalidInput, StaleAttempt
-from holdfast.run import Process, Run, RunKind, RunState, Unfinished
-from holdfast.stores import refusal
-from holdfast.stores.sql import dag_statements as d
+from holdfast.model.run import Process, Run, RunKind, RunState, Unfinished
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows, run_rows
-from holdfast.stores.sql import run_statements as s
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, window
-from holdfast.stores.sql.statements import measured
+from holdfast.stores.sql.statements import dags as d
+from holdfast.stores.sql.statements import runs as s
+from holdfast.stores.sql.statements.entries import measured
 
 
 class LockedRun(NamedTuple):
@@ -29,13 +29,13 @@ class LockedRun(NamedTuple):
     kind: str
     state: str
     owner: str | None
-    """Who holds it, or who has ended it."""
+    """The process that holds the run, or that has ended it."""
     leased: bool | None
-    """None where nobody holds it."""
+    """None if no process holds the run."""
 
 
 def choices(name: str, values: Sequence[StrEnum]) -> dict[str, str]:
-    """The parameters for `run_statements.one_of`."""
+    """Return the parameters for `statements.runs.one_of`."""
     return {f"{name}_is_{i}": value.value for i, value in enumerate(values)}
 
 
@@ -47,7 +47,7 @@ def lock_run(dag_id: str, run_id: str) -> Steps[LockedRun]:
 
 
 def lock_held_run(dag_id: str, run_id: str, process: Process) -> Steps[int]:
-    """The run's id, for the one who holds it."""
+    """Return the run's id, locked. Raise StaleAttempt if the process does not hold it."""
     run = yield from lock_run(dag_id, run_id)
     if run.owner != run_rows.process_column(process) or RunState(run.state).ended:
         raise _not_held(dag_id, run_id, process, run)
@@ -60,13 +60,13 @@ def _not_held(dag_id: str, run_id: str, asker: Process, run: LockedRun) -> Stale
 
 
 def free(owner: str | None, leased: bool | None, asker: Process, dead: Process | None) -> bool:
-    """Whether the asker may take what `owner` holds."""
+    """Return whether the process `asker` may take what `owner` holds."""
     own = (run_rows.process_column(asker), run_rows.process_column(dead))
     return not leased or owner is None or owner in own
 
 
-def add_run(command: rc.CreateRun) -> Steps[int]:
-    """A new run's row."""
+def add_run(command: c.CreateRun) -> Steps[int]:
+    """Insert a new run and return its id. Raise Conflict if it exists already."""
     named = {"dag_id": command.dag_id, "run_id": command.run_id}
     if (yield s.find_run(), named):
         raise refusal.run_exists(command.dag_id, command.run_id)
@@ -85,31 +85,31 @@ def add_run(command: rc.CreateRun) -> Steps[int]:
     return found[0][0]  # type: ignore[no-any-return]
 
 
-def create_run(context: Context, command: rc.CreateRun) -> Steps[Run]:
+def create_run(context: Context, command: c.CreateRun) -> Steps[Run]:
     yield BEGIN
     named = {"dag_id": command.dag_id, "run_id": command.run_id}
     slot = {"dag_id": command.dag_id, "logical_date": rows.micros(command.logical_date)}
     if command.schedule:
         yield d.schedule_until(), slot
         if made := (yield s.run_of_date(backfilled=True), slot):
-            return (yield from get_run(context, rc.GetRun(command.dag_id, made[0][0])))
+            return (yield from get_run(context, c.GetRun(command.dag_id, made[0][0])))
     elif command.kind is RunKind.BACKFILL:
         yield d.lock_dag(), {"dag_id": command.dag_id}
         if made := (yield s.run_of_date(backfilled=False), slot):
             raise refusal.run_exists(command.dag_id, made[0][0])
     if not command.schedule or not (yield s.find_run(), named):
         yield from add_run(command)
-    return (yield from get_run(context, rc.GetRun(command.dag_id, command.run_id)))
+    return (yield from get_run(context, c.GetRun(command.dag_id, command.run_id)))
 
 
-def get_run(context: Context, command: rc.GetRun) -> Steps[Run]:
+def get_run(context: Context, command: c.GetRun) -> Steps[Run]:
     found = yield s.run(), {"dag_id": command.dag_id, "run_id": command.run_id}
     if not found:
         raise refusal.unknown_run(command.dag_id, command.run_id)
     return run_rows.run(found[0])
 
 
-def runs_query(command: rc.ListRuns) -> Query:
+def runs_query(command: c.ListRuns) -> Query:
     by_dag = command.dag_id is not None
     params: dict[str, Any] = {"dag_id": command.dag_id} if by_dag else {}
     params |= choices("state", command.states) | choices("kind", command.kinds)
@@ -118,17 +118,17 @@ def runs_query(command: rc.ListRuns) -> Query:
     return s.runs(by_dag, len(command.states), kinds, command.oldest_first), params
 
 
-def list_runs(context: Context, command: rc.ListRuns) -> Steps[tuple[Run, ...]]:
+def list_runs(context: Context, command: c.ListRuns) -> Steps[tuple[Run, ...]]:
     select, params = runs_query(command)
     found, _ = yield from up_to_size((select, params), measured(select, "conf"), command.max_size)
     return tuple(run_rows.run(row) for row in found)
 
 
-def unfinished_runs(context: Context, command: rc.UnfinishedRuns) -> Steps[tuple[Unfinished, ...]]:
+def unfinished_runs(context: Context, command: c.UnfinishedRuns) -> Steps[tuple[Unfinished, ...]]:
     return tuple(Unfinished(*row) for row in (yield s.unfinished_runs(), {}))
 
 
-def claim_run(context: Context, command: rc.ClaimRun) -> Steps[Run]:
+def claim_run(context: Context, command: c.ClaimRun) -> Steps[Run]:
     yield BEGIN
     dag_id, run_id = command.dag_id, command.run_id
     if command.most_running is not None:
@@ -147,18 +147,18 @@ def claim_run(context: Context, command: rc.ClaimRun) -> Steps[Run]:
     process = run_rows.process_column(command.process)
     lease = rows.microseconds(command.lease)
     yield s.claim_run(), {"run": run.id, "process": process, "lease": lease}
-    return (yield from get_run(context, rc.GetRun(dag_id, run_id)))
+    return (yield from get_run(context, c.GetRun(dag_id, run_id)))
 
 
-def finish_run(context: Context, command: rc.FinishRun) -> Steps[None]:
+def finish_run(context: Context, command: c.FinishRun) -> Steps[None]:
     if not command.state.ended:
-        raise InvalidInput(f"a run does not end as `{command.state}`")
+        raise InvalidInput(f"a run cannot end as `{command.state}`")
     yield BEGIN
     dag_id, run_id = command.dag_id, command.run_id
     run = yield from lock_run(dag_id, run_id)
     own = run.owner == run_rows.process_column(command.process)
     if own and run.state == command.state:
-        return  # told before, and only the answer was lost
+        return  # reported before, and only the response was lost
     if not own or RunState(run.state).ended:
         raise _not_held(dag_id, run_id, command.process, run)
     [(waiting,)] = yield s.waiting_tasks(), {"run": run.id}
@@ -167,6 +167,6 @@ def finish_run(context: Context, command: rc.FinishRun) -> Steps[None]:
     yield s.finish_run(), {"run": run.id, "end": command.state.value}
 
 
-def release_run(context: Context, command: rc.ReleaseRun) -> Steps[None]:
+def release_run(context: Context, command: c.ReleaseRun) -> Steps[None]:
     named = {"dag_id": command.dag_id, "run_id": command.run_id}
     yield s.release_run(), named | {"process": run_rows.process_column(command.process)}

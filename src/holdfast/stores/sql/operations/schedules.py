@@ -1,7 +1,7 @@
-"""DAGs that wait for events of assets: how far each has come, and the runs that events start.
+"""DAGs scheduled on asset events: their cursors, and the runs that events start.
 
-An event has its number before it is committed, under the lock of its asset. Who reads that an
-asset has had n events therefore finds all n of them, and a cursor passes over none.
+An event has its number before it is committed, under the lock of its asset. A reader that sees n
+events of an asset therefore finds all n of them, and a cursor skips none.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from holdfast import run_command as rc
-from holdfast.dagspec import (
+from holdfast import commands as c
+from holdfast.model.dag import (
     AliasSpec,
     AllOf,
     AnyOf,
@@ -22,21 +22,21 @@ from holdfast.dagspec import (
     OnAssets,
     Schedule,
 )
-from holdfast.run import Run, RunKind
-from holdfast.scope import AssetScope
-from holdfast.stores import refusal
-from holdfast.stores.sql import dag_statements as d
-from holdfast.stores.sql import event_statements as e
+from holdfast.model.run import Run, RunKind
+from holdfast.model.scope import AssetScope
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.runs import add_run, get_run
 from holdfast.stores.sql.operations.scopes import find
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
+from holdfast.stores.sql.statements import dags as d
+from holdfast.stores.sql.statements import events as e
 
 Leaf: TypeAlias = AssetSpec | AssetRefSpec | AliasSpec
 
 
 class Cursor(NamedTuple):
-    """How far a DAG has come with the events of an asset."""
+    """Position of a DAG in the events of an asset."""
 
     asset_id: int
     consumed: int
@@ -57,13 +57,13 @@ _decode = msgspec.json.Decoder(_Scheduled).decode
 
 
 def condition_in(spec: str) -> Condition | None:
-    """What a DAG waits for, if it is scheduled on assets."""
+    """Return the condition of a DAG that is scheduled on assets; None for any other."""
     schedule = _decode(spec).schedule
     return schedule.condition if isinstance(schedule, OnAssets) else None
 
 
 def leaves(condition: Condition) -> Iterator[Leaf]:
-    """The assets, references and aliases that a condition names."""
+    """Yield the assets, references and aliases that a condition names."""
     if isinstance(condition, AllOf | AnyOf):
         for part in condition.of:
             yield from leaves(part)
@@ -72,10 +72,10 @@ def leaves(condition: Condition) -> Iterator[Leaf]:
 
 
 def cursors(dag_id: str, condition: Condition) -> Steps[dict[Leaf, list[Cursor]]]:
-    """For each leaf, the cursors of the assets behind it.
+    """Return, for each leaf, the cursors of the assets behind it.
 
     An asset that was not behind it when the DAG was saved has no row yet. All its events count
-    then; behind an alias, those from the first on that named the alias. One that is behind several
+    then; behind an alias, those from the first one on that named the alias. An asset behind several
     leaves has one cursor, at the first event that counts for any of them.
     """
     consumed = dict((yield d.cursors(), {"dag_id": dag_id}))
@@ -111,7 +111,8 @@ def holds(condition: Condition, found: dict[Leaf, list[Cursor]]) -> bool:
 def follow(
     context: Context, dag_id: str, before: Condition | None, after: Condition | None
 ) -> Steps[None]:
-    """Cursors for what the DAG waits for now: those it had, and new ones at the newest event."""
+    """Replace the DAG's cursors by those of its new condition. Existing ones are kept; new ones
+    start at the newest event."""
     kept: dict[int, int] = {}
     if before is not None:
         for had in (yield from cursors(dag_id, before)).values():
@@ -129,8 +130,8 @@ def _move(context: Context, dag_id: str, cursor: Cursor, consumed: int) -> Steps
     yield d.put_cursor(type(context.dialect)), params
 
 
-def create_asset_run(context: Context, command: rc.CreateAssetRun) -> Steps[Run | None]:
-    # Most times that a scheduler asks there is nothing new, and it need not lock anything.
+def create_asset_run(context: Context, command: c.CreateAssetRun) -> Steps[Run | None]:
+    # Most of the time a scheduler finds nothing new, and needs no lock.
     if not (yield from _news(command.dag_id)):
         return None
     yield BEGIN
@@ -138,17 +139,17 @@ def create_asset_run(context: Context, command: rc.CreateAssetRun) -> Steps[Run 
     news = yield from _news(command.dag_id)
     if not news:
         return None
-    run = rc.CreateRun(dag_id=command.dag_id, run_id=command.run_id, kind=RunKind.ASSET)
+    run = c.CreateRun(dag_id=command.dag_id, run_id=command.run_id, kind=RunKind.ASSET)
     id = yield from add_run(run)
     for cursor in news:
         events = {"owner": cursor.asset_id, "consumed": cursor.consumed, "counted": cursor.counted}
         yield e.take_events(), events | {"run": id}
         yield from _move(context, command.dag_id, cursor, cursor.counted)
-    return (yield from get_run(context, rc.GetRun(command.dag_id, command.run_id)))
+    return (yield from get_run(context, c.GetRun(command.dag_id, command.run_id)))
 
 
 def _news(dag_id: str) -> Steps[list[Cursor]]:
-    """The cursors with events to take, if they are enough for a run."""
+    """Return the cursors with new events, if enough for a run. Raise NotFound for unknown DAGs."""
     found = yield d.schedule(), {"dag_id": dag_id}
     if not found:
         raise refusal.unknown_dag(dag_id, [known for (known,) in (yield d.dag_ids(), {})])

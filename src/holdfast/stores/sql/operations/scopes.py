@@ -1,62 +1,63 @@
-"""Finding a scope's row, and locking it for a writer that may write.
+"""Lookup of a scope's row, and its lock for a permitted writer.
 
 All writes to a scope lock its owner's row first, which carries what decides them: the attempt that
-may write, whether the asset is active, and the revision, from which the write takes its version.
-So writes to one scope come one after the other, and a version never comes twice, not even after
-its entry is gone.
+may write, whether the asset is active, and the revision, from which the write takes its version. So
+writes to one scope are serialized, and a version is never reused, not even after its entry is gone.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from holdfast.entry import TaskWriter, Writer
-from holdfast.scope import AssetScope, StoreScope, TaskScope
-from holdfast.stores import refusal
+from holdfast.model.entry import TaskWriter, Writer
+from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
-from holdfast.stores.sql import statements as s
 from holdfast.stores.sql.operations.steps import BEGIN, Steps
+from holdfast.stores.sql.statements import assets as a
+from holdfast.stores.sql.statements import entries as s
+from holdfast.stores.sql.statements.scope_tables import ASSETS, TASKS, ScopeTables
 
 
 class Owner(NamedTuple):
     """A scope's row, locked."""
 
-    shelf: s.Shelf
+    tables: ScopeTables
     id: Any
     revision: int
     scope: StoreScope
 
 
-def find(scope: StoreScope) -> tuple[s.Shelf, str, dict[str, Any]]:
-    """The shelf, the column that finds the owner, and the parameter for it."""
+def find(scope: StoreScope) -> tuple[ScopeTables, str, dict[str, Any]]:
+    """Return the tables, the column that finds the owner, and the parameter for it."""
     if isinstance(scope, TaskScope):
-        return s.TASKS, "ti_id", {"owner": scope.ti_text}
+        return TASKS, "ti_id", {"owner": scope.ti_text}
     if scope.asset_id is not None:
-        return s.ASSETS, "id", {"owner": scope.asset_id}
+        return ASSETS, "id", {"owner": scope.asset_id}
     if scope.name is not None:
-        return s.ASSETS, "name_digest", {"owner": rows.digest(scope.name)}
+        return ASSETS, "name_digest", {"owner": rows.digest(scope.name)}
     assert scope.uri is not None
-    return s.ASSETS, "uri_digest", {"owner": rows.digest(scope.uri)}
+    return ASSETS, "uri_digest", {"owner": rows.digest(scope.uri)}
 
 
 def unknown(scope: StoreScope) -> Steps[Exception]:
     if isinstance(scope, TaskScope):
         return refusal.unknown_task(scope)
-    names = yield s.asset_names(), {}
+    names = yield a.asset_names(), {}
     return refusal.unknown_asset(scope, [name for (name,) in names])
 
 
 def known(scope: StoreScope) -> Steps[Any]:
-    """The owner's id; an error where the scope is not known."""
-    shelf, by, params = find(scope)
-    found = yield s.owner(shelf, by), params
+    """Return the owner's id. Raise an error if the scope does not exist."""
+    tables, by, params = find(scope)
+    found = yield s.owner(tables, by), params
     if not found:
         raise (yield from unknown(scope))
     return found[0][0]
 
 
 def resolve(scope: StoreScope) -> Steps[StoreScope]:
-    """The scope with all that identifies it; an error where it is not known."""
+    """Return the scope with all its identifiers. Raise an error if it does not exist."""
     if isinstance(scope, TaskScope):
         yield from known(scope)
         return scope
@@ -68,7 +69,7 @@ def resolve(scope: StoreScope) -> Steps[StoreScope]:
 
 
 def open_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
-    """Begin, and lock the scope for a writer that may write to it."""
+    """Begin a transaction, and lock the scope for a writer. Raise an error if it may not write."""
     yield BEGIN
     if isinstance(writer, TaskWriter) and writer.scope != scope:
         yield from fence(writer)
@@ -76,23 +77,23 @@ def open_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
 
 
 def open_map_indices(scope: TaskScope, writer: Writer) -> Steps[list[Owner]]:
-    """Begin, and lock every map index of the scope's task in its run."""
+    """Begin a transaction, and lock every map index of the scope's task in its run."""
     yield BEGIN
     if isinstance(writer, TaskWriter):
         yield from fence(writer)
     task = {"dag_id": scope.dag_id, "run_id": scope.run_id, "task_id": scope.task_id}
     owners = []
     for (ti_id,) in (yield s.map_indices(), task):
-        [(id, revision, *_)] = yield s.lock_owner(s.TASKS, "ti_id"), {"owner": ti_id}
-        owners.append(Owner(s.TASKS, id, revision, scope))
+        [(id, revision, *_)] = yield s.lock_owner(TASKS, "ti_id"), {"owner": ti_id}
+        owners.append(Owner(TASKS, id, revision, scope))
     if not owners:
         raise refusal.unknown_task(scope)
     return owners
 
 
 def lock_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
-    shelf, by, params = find(scope)
-    found = yield s.lock_owner(shelf, by), params
+    tables, by, params = find(scope)
+    found = yield s.lock_owner(tables, by), params
     if not found:
         raise (yield from unknown(scope))
     id, revision, *facts = found[0]
@@ -100,28 +101,28 @@ def lock_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
         raise refusal.inactive(scope)
     if isinstance(writer, TaskWriter) and writer.scope == scope:
         check_attempt(writer, *facts)
-    return Owner(shelf, id, revision, scope)
+    return Owner(tables, id, revision, scope)
 
 
 def count_write(owner: Owner) -> Steps[int]:
-    """The scope's next version, taken."""
+    """Take the scope's next version, and return it."""
     version = owner.revision + 1
-    yield s.set_revision(owner.shelf), {"owner": owner.id, "version": version}
+    yield s.set_revision(owner.tables), {"owner": owner.id, "version": version}
     return version
 
 
 def fence(writer: TaskWriter) -> Steps[None]:
-    """Refuse an attempt that is not the live one, and keep it live until commit."""
+    """Raise StaleAttempt unless the attempt is the live one; keep it live until commit."""
     if writer.attempt is None:
         return
-    shelf, by, params = find(writer.scope)
-    found = yield s.lock_owner(shelf, by, share=True), params
+    tables, by, params = find(writer.scope)
+    found = yield s.lock_owner(tables, by, share=True), params
     if not found:
         raise refusal.unknown_task(writer.scope)
     check_attempt(writer, *found[0][2:])
 
 
 def check_attempt(writer: TaskWriter, newest: int, live: int | None, reading: bool = False) -> None:
-    """Refuse an attempt that is not the live one."""
+    """Raise StaleAttempt unless the attempt is the live one."""
     if writer.attempt is not None and writer.attempt != live:
         raise refusal.stale(writer, newest, live is not None, reading)

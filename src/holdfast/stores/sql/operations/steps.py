@@ -1,28 +1,29 @@
-"""What operations are made of.
+"""Steps of SQL operations, run sync or async.
 
-An operation is a generator that yields queries and is sent their answers: rows for a SELECT, a
-row count otherwise. From `BEGIN` on it is one transaction, which the door commits when the
-operation ends and rolls back when it raises, or at `ROLLBACK`. From `SNAPSHOT` on, which a
-transaction has no need of, all queries read the same state. So it is written once, whatever the
-colour of the door.
+An operation is a generator that yields queries and is sent their results: rows for a SELECT, a row
+count otherwise. From `BEGIN` on it is one transaction, which the runner commits when the operation
+ends and rolls back when it raises, or at `ROLLBACK`. From `SNAPSHOT` on, which is not needed in a
+transaction, all queries read the same state. So an operation is written once, for the sync and the
+async entry point.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from holdfast.colour import Call
-from holdfast.command import Command
+from holdfast import flow
+from holdfast.commands import Command
+from holdfast.flow import Call
 from holdfast.stores.sql.dialects import Dialect
 
 A = TypeVar("A")
 
 
 Query: TypeAlias = tuple[Any, Any]
-"""A statement, and its parameters: a dict, or a list of dicts to run it once for each. Or the text
-of a COPY, and the text that it reads."""
-Steps: TypeAlias = Generator[Query | Call, Any, A]
+"""A statement and its parameters: a dict, or a list of dicts to execute it once for each. Or the
+text of a COPY, and the text that it reads."""
+Steps: TypeAlias = flow.Steps[Query | Call, A]
 
 BEGIN: Query = ("BEGIN", None)
 SNAPSHOT: Query = ("SNAPSHOT", None)
@@ -31,12 +32,12 @@ NO_LIMIT = 2**62
 
 
 def window(limit: int | None, offset: int) -> dict[str, int]:
-    """The parameters of a page."""
+    """Return the parameters of a page."""
     return {"limit": NO_LIMIT if limit is None else limit, "offset": offset}
 
 
 class Context(NamedTuple):
-    """What an operation needs to know besides its command."""
+    """Settings that an operation needs besides its command."""
 
     dialect: Dialect
     history_limit: int
@@ -44,11 +45,11 @@ class Context(NamedTuple):
 
 Operation: TypeAlias = Callable[[Context, Any], Steps[Any]]
 Lookup: TypeAlias = Callable[[Command[Any]], Operation]
-"""What says how a command inside another is carried out."""
+"""Function that returns the operation of a command wrapped in another."""
 
 
 def joined(steps: Steps[A]) -> Steps[A]:
-    """An operation as part of another, whose transaction has begun already."""
+    """Run an operation as part of another, whose transaction has begun already."""
     try:
         query = next(steps)
         while True:

@@ -1,4 +1,4 @@
-"""Task instances: listed, decided about, cleared, and marked by people."""
+"""Task instances: listed, changed, cleared, and marked by users."""
 
 from __future__ import annotations
 
@@ -6,21 +6,30 @@ from typing import Any
 
 import msgspec
 
-from holdfast import run_command as rc
+from holdfast import commands as c
 from holdfast.errors import InvalidInput
-from holdfast.run import AttemptInfo, Ending, Outcome, RunKind, RunState, TaskInstance, TaskState
-from holdfast.scope import TaskScope
-from holdfast.stores import refusal
+from holdfast.model.entry import TaskWriter, Writer
+from holdfast.model.run import (
+    AttemptInfo,
+    Ending,
+    Outcome,
+    RunKind,
+    RunState,
+    TaskInstance,
+    TaskState,
+)
+from holdfast.model.scope import TaskScope
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import run_rows
-from holdfast.stores.sql import run_statements as s
 from holdfast.stores.sql.operations.attempts import Empty, close_attempts, settle
 from holdfast.stores.sql.operations.entries import empty as empty_entries
 from holdfast.stores.sql.operations.runs import choices, lock_held_run, lock_run
-from holdfast.stores.sql.operations.scopes import known, lock_scope, open_scope
+from holdfast.stores.sql.operations.scopes import fence, known, lock_scope, open_scope
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, window
+from holdfast.stores.sql.statements import runs as s
 
 
-def task_instances_query(command: rc.ListTaskInstances) -> Query:
+def task_instances_query(command: c.ListTaskInstances) -> Query:
     columns = ("dag_id", "run_id", "task_id", "map_index")
     named = {name: getattr(command, name) for name in columns}
     params: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
@@ -30,20 +39,20 @@ def task_instances_query(command: rc.ListTaskInstances) -> Query:
 
 
 def list_task_instances(
-    context: Context, command: rc.ListTaskInstances
+    context: Context, command: c.ListTaskInstances
 ) -> Steps[tuple[TaskInstance, ...]]:
     found = yield task_instances_query(command)
     return tuple(run_rows.task_instance(row) for row in found)
 
 
-def list_attempts(context: Context, command: rc.ListAttempts) -> Steps[tuple[AttemptInfo, ...]]:
+def list_attempts(context: Context, command: c.ListAttempts) -> Steps[tuple[AttemptInfo, ...]]:
     found = yield s.attempts(), {"owner": command.scope.ti_text}
     if not found:
         yield from known(command.scope)
     return tuple(run_rows.attempt(row, command.scope) for row in found)
 
 
-def change_tasks(context: Context, command: rc.ChangeTasks) -> Steps[None]:
+def change_tasks(context: Context, command: c.ChangeTasks) -> Steps[None]:
     yield BEGIN
     run = yield from lock_held_run(command.dag_id, command.run_id, command.process)
     changes = [
@@ -64,9 +73,9 @@ def change_tasks(context: Context, command: rc.ChangeTasks) -> Steps[None]:
 
 
 def clear_tasks(
-    context: Context, command: rc.ClearTasks, empty: Empty = empty_entries
+    context: Context, command: c.ClearTasks, empty: Empty = empty_entries
 ) -> Steps[tuple[TaskScope, ...]]:
-    """`empty` says how a task store is cleared."""
+    """Clear task instances, so that they run again; `empty` deletes the entries of a task store."""
     yield BEGIN
     run = yield from lock_run(command.dag_id, command.run_id)
     if run.kind == RunKind.EXTERNAL:
@@ -84,7 +93,8 @@ def clear_tasks(
     return tuple(cleared)
 
 
-def _clear(context: Context, scope: TaskScope, command: rc.ClearTasks, empty: Empty) -> Steps[None]:
+def _clear(context: Context, scope: TaskScope, command: c.ClearTasks, empty: Empty) -> Steps[None]:
+    yield from _fence(command.writer, scope)
     owner = yield from lock_scope(scope, command.writer)
     task = {"owner": scope.ti_text}
     [(state, *_)] = yield s.task_state(), task
@@ -98,7 +108,7 @@ def _clear(context: Context, scope: TaskScope, command: rc.ClearTasks, empty: Em
     yield s.clear_task(), task
 
 
-def take_item(context: Context, command: rc.TakeItem, empty: Empty = empty_entries) -> Steps[bool]:
+def take_item(context: Context, command: c.TakeItem, empty: Empty = empty_entries) -> Steps[bool]:
     owner = yield from open_scope(command.writer.scope, command.writer)
     found = yield s.mapped_item(), {"owner": owner.id}
     if found and found[0][0] == command.digest:
@@ -110,12 +120,13 @@ def take_item(context: Context, command: rc.TakeItem, empty: Empty = empty_entri
     return bool(found)
 
 
-def mark_task(context: Context, command: rc.MarkTask, empty: Empty = empty_entries) -> Steps[None]:
+def mark_task(context: Context, command: c.MarkTask, empty: Empty = empty_entries) -> Steps[None]:
     if command.state not in (TaskState.SUCCESS, TaskState.FAILED):
         raise InvalidInput(
             f"{command.scope} cannot be marked `{command.state}`", hint="mark it success or failed"
         )
     yield BEGIN
+    yield from _fence(command.writer, command.scope)
     owner = yield from lock_scope(command.scope, command.writer)
     if command.unless_ended:
         [(state, *_)] = yield s.task_state(), {"owner": command.scope.ti_text}
@@ -131,5 +142,11 @@ def mark_task(context: Context, command: rc.MarkTask, empty: Empty = empty_entri
     yield from settle(owner, marked, failed=0, interrupted=0)
 
 
-def _scope(command: rc.ChangeTasks | rc.ClearTasks, task_id: str, map_index: int) -> TaskScope:
+def _fence(writer: Writer, scope: TaskScope) -> Steps[None]:
+    """Fence an attempt that changes another task; its own task's lock does that anyway."""
+    if isinstance(writer, TaskWriter) and writer.scope != scope:
+        yield from fence(writer)
+
+
+def _scope(command: c.ChangeTasks | c.ClearTasks, task_id: str, map_index: int) -> TaskScope:
     return TaskScope(command.dag_id, command.run_id, task_id, map_index)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast import command as c
-from holdfast import run_command as rc
-from holdfast.entry import WatcherWriter
-from holdfast.identifier import check_id
-from holdfast.run import Watch, WatchInfo
-from holdfast.scope import AssetScope
-from holdfast.stores import refusal
-from holdfast.stores.sql import event_statements as e
+from holdfast import commands as c
+from holdfast.model.entry import WatcherWriter
+from holdfast.model.run import Watch, WatchInfo
+from holdfast.model.scope import AssetScope
+from holdfast.portable.identifier import check_id
+from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql.operations import entries, events, history
 from holdfast.stores.sql.operations.runs import free
 from holdfast.stores.sql.operations.scopes import lock_scope, resolve
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Operation, Steps, joined
+from holdfast.stores.sql.statements import events as e
 
 WRITES: Mapping[type[c.Command[Any]], Operation] = {
     c.Set: entries.set_,
@@ -41,11 +40,11 @@ def _resolved(scope: AssetScope) -> Steps[AssetScope]:
     return asset
 
 
-def list_watches(context: Context, command: rc.ListWatches) -> Steps[tuple[WatchInfo, ...]]:
+def list_watches(context: Context, command: c.ListWatches) -> Steps[tuple[WatchInfo, ...]]:
     return tuple(run_rows.watch(row) for row in (yield e.watchers(), {}))
 
 
-def start_watch(context: Context, command: rc.StartWatch) -> Steps[Watch]:
+def start_watch(context: Context, command: c.StartWatch) -> Steps[Watch]:
     check_id("watcher name", command.watcher)
     yield BEGIN
     asset = yield from _resolved(command.asset)
@@ -68,10 +67,11 @@ def start_watch(context: Context, command: rc.StartWatch) -> Steps[Watch]:
 
 def emit(
     context: Context,
-    command: rc.Emit,
+    command: c.Emit,
     operations: Mapping[type[c.Command[Any]], Operation] = WRITES,
 ) -> Steps[None]:
-    """`operations` say how the watcher's writes are carried out."""
+    """Execute the watcher's writes by `operations`, and record its event. Raise StaleAttempt if a
+    newer watch has begun."""
     yield BEGIN
     watch, event = command.watch, command.event
     found = yield e.lock_watcher(), (yield from watch_params(watch))

@@ -1,0 +1,1 @@
+"""Identities, and the permissions of each."""

@@ -1,0 +1,1 @@
+"""The task store and the asset store, as pipelines use them."""

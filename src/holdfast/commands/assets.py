@@ -1,0 +1,93 @@
+"""Assets and their events."""
+
+from __future__ import annotations
+
+from holdfast.commands.base import Category, Command, ScopeCommand
+from holdfast.model.entry import AssetInfo
+from holdfast.model.role import Role
+from holdfast.model.run import AssetEvent
+from holdfast.model.scope import AssetScope
+from holdfast.portable.identifier import check_id
+
+
+class DeclareAsset(Command[AssetInfo], frozen=True):
+    """Declare an asset by hand: it is registered, and never deactivated.
+
+    A name or URI alone identifies the asset that has it; for a new asset it is used as both.
+    """
+
+    role = Role.EDITOR
+
+    name: str | None = None
+    uri: str | None = None
+
+    def __post_init__(self) -> None:
+        AssetScope(name=self.name, uri=self.uri)
+
+    @property
+    def declared(self) -> tuple[str, str]:
+        """Name and URI of the asset, if it is new."""
+        return self.name or self.uri or "", self.uri or self.name or ""
+
+
+class DeclareDagAssets(Command[None], frozen=True):
+    """Set the assets (name, URI) that a DAG declares, after its file was parsed: exactly these.
+
+    An asset that no DAG declares any more is deactivated; it is active again once one does.
+    """
+
+    dag_id: str
+    assets: tuple[tuple[str, str], ...]
+
+    def __post_init__(self) -> None:
+        check_id("dag_id", self.dag_id)
+        for name, uri in self.assets:
+            AssetScope(name=name, uri=uri)
+
+
+class ListAssets(Command[tuple[AssetInfo, ...]], frozen=True):
+    """List assets, ordered by name."""
+
+    category = Category.READS
+    paged = True
+
+    limit: int | None = None
+    offset: int = 0
+
+
+class GetAsset(ScopeCommand[AssetInfo], frozen=True):
+    """Return one asset. Raises UnknownAsset where there is none."""
+
+    category = Category.READS_ENTRIES
+
+    scope: AssetScope
+
+
+class DeleteAsset(ScopeCommand[None], frozen=True):
+    """Delete an asset with its entries and their history."""
+
+    touches_entries = True
+
+    scope: AssetScope
+
+
+class ListAssetEvents(Command[tuple[AssetEvent, ...]], frozen=True):
+    """List events of one asset or of all, newest first."""
+
+    category = Category.READS
+    paged = True
+    sized = True
+
+    scope: AssetScope | None = None
+    limit: int = 100
+    offset: int = 0
+    max_size: int | None = None
+    """Limit in characters of `extra`: the answer ends with the event that exceeds it."""
+
+
+class AliasAssets(Command[tuple[AssetInfo, ...]], frozen=True):
+    """Return the assets behind an alias: those that tasks have reported under it."""
+
+    category = Category.READS
+
+    alias: str

@@ -1,0 +1,158 @@
+"""Runs of DAGs."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.commands.base import Category, Command, check_count
+from holdfast.model.role import Role
+from holdfast.model.run import AssetEvent, Process, Run, RunKind, RunState, Unfinished
+from holdfast.model.value import check_json_object
+from holdfast.portable.identifier import check_id
+
+
+class DeleteRun(Command[None], frozen=True):
+    """Delete a run with all its task instances and their entries."""
+
+    touches_entries = True
+
+    dag_id: str
+    run_id: str
+
+
+class CreateRun(Command[Run], frozen=True, kw_only=True):
+    """Create a run, queued. Raises Conflict where the run exists or, for a backfill, one of its
+    date. The DAG need not be known."""
+
+    role = Role.EDITOR
+
+    dag_id: str
+    run_id: str
+    kind: RunKind = RunKind.MANUAL
+    logical_date: datetime | None = None
+    data_interval_start: datetime | None = None
+    data_interval_end: datetime | None = None
+    conf: str = "{}"
+    schedule: bool = False
+    """The schedule started it: the DAG's `scheduled_until` is set to the logical date in the same
+    transaction, and an existing run, such as one by another scheduler or a backfill of that date,
+    is accepted in place of a new one."""
+
+    def __post_init__(self) -> None:
+        check_id("dag_id", self.dag_id)
+        check_id("run_id", self.run_id)
+        check_json_object(f"conf of run {self.dag_id}/{self.run_id}", self.conf)
+
+    @property
+    def repeatable(self) -> bool:
+        return False
+
+
+class CreateAssetRun(Command[Run | None], frozen=True):
+    """Create a run of a DAG that is scheduled on assets, if its condition holds; otherwise None.
+
+    All events since the previous run belong to it, and are consumed with its creation. One of
+    several schedulers that ask at the same time gets the run.
+    """
+
+    dag_id: str
+    run_id: str
+
+    @property
+    def repeatable(self) -> bool:
+        return False
+
+
+_EACH_ONCE: Final = "name each once"
+
+
+class GetRun(Command[Run], frozen=True):
+    """Return one run. Raises NotFound where there is none."""
+
+    category = Category.READS_RUN
+
+    dag_id: str
+    run_id: str
+
+
+class ListRuns(Command[tuple[Run, ...]], frozen=True, kw_only=True):
+    """List runs, newest first, or oldest first."""
+
+    category = Category.READS
+    paged = True
+    sized = True
+
+    dag_id: str | None = None
+    states: tuple[RunState, ...] = ()
+    """Empty: any state."""
+    kinds: tuple[RunKind, ...] = ()
+    limit: int = 100
+    offset: int = 0
+    oldest_first: bool = False
+    max_size: int | None = None
+    """Limit in characters of `conf`: the answer ends with the run that exceeds it."""
+
+    def __post_init__(self) -> None:
+        check_count("states of runs", len(self.states), len(RunState), _EACH_ONCE)
+        check_count("kinds of runs", len(self.kinds), len(RunKind), _EACH_ONCE)
+
+
+class UnfinishedRuns(Command[tuple[Unfinished, ...]], frozen=True):
+    """Count the runs of each DAG that a scheduler still has to execute; omits DAGs without any."""
+
+    category = Category.READS
+
+
+class ClaimRun(Command[Run], frozen=True, kw_only=True):
+    """Claim a run, to execute it until the lease expires unless it is renewed.
+
+    Raises Conflict where another process holds it; `dead` is a process that the caller knows to
+    have ended. Raises Conflict, too, where the run is queued and `most_running` of its DAG are
+    running already, and InvalidInput for a run that has ended, which cannot be claimed.
+    """
+
+    dag_id: str
+    run_id: str
+    process: Process
+    lease: timedelta
+    dead: Process | None = None
+    most_running: int | None = None
+
+
+class FinishRun(Command[None], frozen=True):
+    """Finish a run that the caller holds. Raises StaleAttempt where another process holds it, or
+    has ended it. The process that has ended it may report the same state again.
+
+    Raises Conflict where the number of its task instances that have not ended is not `waiting`: one
+    has been cleared meanwhile.
+    """
+
+    dag_id: str
+    run_id: str
+    process: Process
+    state: RunState
+    waiting: int = 0
+
+
+class ReleaseRun(Command[None], frozen=True):
+    """Release a run that has not ended, so that another process may claim it at once."""
+
+    dag_id: str
+    run_id: str
+    process: Process
+
+
+class RunEvents(Command[tuple[AssetEvent, ...]], frozen=True):
+    """List the asset events that started a run, oldest first."""
+
+    category = Category.READS_RUN
+    paged = True
+    sized = True
+
+    dag_id: str
+    run_id: str
+    limit: int | None = None
+    offset: int = 0
+    max_size: int | None = None
+    """Limit in characters of `extra`: the answer ends with the event that exceeds it."""

@@ -1,0 +1,1 @@
+"""Values: scopes, entries, runs, DAGs and their rules."""

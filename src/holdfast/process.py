@@ -1,0 +1,117 @@
+"""Identity, liveness, protection and logging of processes on this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from holdfast.model.run import Process
+
+MARK = "HOLDFAST_LAUNCHER"
+"""Environment variable that identifies the launcher of a task's process."""
+
+
+PRIVATE: Final = 0o700
+"""The mode of a directory that only its owner may enter."""
+_PR_SET_DUMPABLE = 4
+
+
+def identify(pid: int, mark: str = "") -> Process:
+    """Return the identity of a process on this machine; `mark` is that of a task's environment."""
+    return Process(_host(), pid, _started(pid), mark)
+
+
+@cache
+def this_process() -> Process:
+    """Return the identity of the calling process. It is cached, so it is not valid after a fork."""
+    return identify(os.getpid())
+
+
+def has_ended(process: Process) -> bool:
+    """Return True only if that is certain: the process was on this machine, and is gone."""
+    return process.host == _host() and _started(process.pid) != process.started
+
+
+def kill_group(process: Process) -> None:
+    """Kill a task's process on this machine and all others of its process group.
+
+    Do nothing unless the environment of the process has the mark that was recorded with it.
+    """
+    same = process.host == _host() and _started(process.pid) == process.started
+    if same and process.mark and _mark(process.pid) == process.mark:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@cache
+def _host() -> str:
+    """Return an id of the scope in which a PID is valid: the machine's current boot and container.
+
+    Without /proc it is the host name alone.
+    """
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        numbers = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+        return f"{socket.gethostname()}/{boot[:8]}/{numbers}"
+    return socket.gethostname()
+
+
+def _mark(pid: int) -> str:
+    """Return the mark in a process's environment; empty if there is none or it cannot be read."""
+    with suppress(OSError):
+        for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            name, _, text = variable.partition(b"=")
+            if name == MARK.encode():
+                return text.decode(errors="replace")
+    return ""
+
+
+def _started(pid: int) -> str:
+    """Return the start time of a process in the system's own format; empty if it has ended."""
+    try:
+        # The second field is the program's name and may hold spaces and brackets.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        if Path("/proc/self").exists():
+            return ""
+        listing = subprocess.run(
+            ["/bin/ps", "-o", "lstart=", "-p", str(pid)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return listing.stdout.strip()
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal; real-time signals have only numbers."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def hide_this_process() -> None:
+    """Let only root trace this process or read its /proc entries, on Linux and until the next exec.
+
+    Call this before any child starts: tasks run as the same user.
+    """
+    if sys.platform == "linux":
+        import ctypes  # imported lazily: most commands do not need it
+
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def log_to_stderr() -> None:
+    """Write this process's log to standard error."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("holdfast").setLevel(logging.INFO)

@@ -1,0 +1,1 @@
+"""The launcher process: forks a child for each order."""

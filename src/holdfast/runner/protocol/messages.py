@@ -1,0 +1,120 @@
+"""Startup messages to child processes, and the reports that they send back."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from holdfast.accessor.binding import Rules
+from holdfast.model.dag import CallbackKind, DagSpec
+from holdfast.model.entry import TaskWriter
+from holdfast.model.run import EmittedEvent, Run, Watch
+from holdfast.model.scope import AssetScope
+from holdfast.spark.session.address import SparkAddress, SparkStartup
+
+
+class TaskStartup(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
+    """Startup of a child that runs one attempt of a task instance."""
+
+    file: str
+    writer: TaskWriter
+    run: Run
+    max_tries: int
+    """Number of the attempt whose failure is final; retries are counted from the last clearing."""
+    rules: Rules
+    spark: SparkAddress | None = None
+    aliases: dict[str, tuple[AssetScope, ...]] = {}
+    """The assets behind each alias among the task's inlets."""
+
+
+class CallbackStartup(msgspec.Struct, frozen=True, kw_only=True, tag="callback"):
+    """Startup of a child that calls the callbacks of a task, or of the DAG itself, for an event."""
+
+    file: str
+    run: Run
+    kind: CallbackKind
+    task: TaskStartup | None = None
+    """None for the callbacks of the DAG."""
+    error: str = ""
+    exception: bytes | None = None
+    """The pickled exception, if there was one that pickles."""
+
+    @property
+    def whose(self) -> str:
+        """The task instance or the run, for messages."""
+        return str(self.task.writer.scope) if self.task else f"{self.run.dag_id}/{self.run.run_id}"
+
+
+class ParseStartup(msgspec.Struct, frozen=True, tag="parse"):
+    """Startup of a child that imports a DAG file and reports its DAGs."""
+
+    file: str
+
+
+class WatchStartup(msgspec.Struct, frozen=True, kw_only=True, tag="watch"):
+    """Startup of a child that runs a watcher of an asset until it ends."""
+
+    file: str
+    dag_id: str
+    watch: Watch
+    rules: Rules
+
+
+Startup: TypeAlias = TaskStartup | CallbackStartup | ParseStartup | WatchStartup | SparkStartup
+
+
+class Succeeded(msgspec.Struct, frozen=True, kw_only=True, tag="succeeded"):
+    """Report of a task that has returned."""
+
+    result: str | None = None
+    """The return value as JSON; None for None."""
+    events: tuple[EmittedEvent, ...] = ()
+    """The events of its outlets, at least one for each concrete asset among them."""
+
+
+class Skipped(msgspec.Struct, frozen=True, tag="skipped"):
+    """Report of a task that has skipped itself, as there is nothing to do."""
+
+    reason: str = ""
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
+    """Report of a task, or of other work of a child, that has raised an exception."""
+
+    error: str
+    """One line: the exception's type and message."""
+    may_retry: bool = True
+    exception: bytes | None = None
+    spark_is_busy: bool = False
+    """The task did not begin, because an earlier attempt's work on Spark does not end."""
+    file_is_broken: bool = False
+    """The task did not begin, because its DAG file cannot be imported."""
+
+
+class Parsed(msgspec.Struct, frozen=True, kw_only=True, tag="parsed"):
+    """Report of an import: the DAGs of the file, if any, or why it cannot be imported."""
+
+    dags: tuple[DagSpec, ...] = ()
+    error: str = ""
+    """A traceback, or a message if a traceback would not help."""
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """Report that the Spark server responds to requests."""
+
+    address: SparkAddress
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """Report of work that has ended without a result."""
+
+
+Report: TypeAlias = Succeeded | Skipped | Failed | Parsed | Ready | Done
+
+STARTUP = b"S"
+REPORT = b"R"
+"""Kinds of channel frames that hold a startup or a report."""
+
+startup_decoder: msgspec.msgpack.Decoder[Startup] = msgspec.msgpack.Decoder(Startup)
+report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)

@@ -1,0 +1,1 @@
+"""The scheduler process: decides which runs and tasks are due."""

@@ -1,0 +1,492 @@
+"""Execution of runs: decides what comes next in each, and orders it from a supervisor."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast import commands as c
+from holdfast.errors import (
+    Conflict,
+    HoldfastError,
+    InvalidDag,
+    NotFound,
+    RunnerFailed,
+    StaleAttempt,
+)
+from holdfast.model.dag import CallbackKind, DagSpec
+from holdfast.model.entry import ApiWriter
+from holdfast.model.run import AttemptInfo, Outcome, Run, RunState, TaskInstance, TaskState
+from holdfast.model.scope import TaskScope
+from holdfast.process import has_ended, kill_group, this_process
+from holdfast.runner.protocol.messages import Parsed
+from holdfast.runner.protocol.orders import (
+    CallBack,
+    CalledBack,
+    Ended,
+    FileParsed,
+    Notice,
+    ParseFile,
+    RunTask,
+    WarmSpark,
+)
+from holdfast.runner.protocol.parameters import CALLBACKS, HEARTBEAT, LEASE, MOST_INTERRUPTIONS
+from holdfast.runner.scheduler.dag_files import printable_path
+from holdfast.runner.scheduler.decide import Decision, decide
+from holdfast.runner.scheduler.supervisor_link import SupervisorLink
+from holdfast.settings import Settings
+from holdfast.stores.offload.configuration import Offloading
+
+CHECK_INTERVAL = 1.0
+"""Seconds after which a run is checked in any case: somebody may have cleared a task of it."""
+
+SCHEDULER = ApiWriter("scheduler")
+
+log = logging.getLogger("holdfast.scheduler")
+
+
+class PendingCall(NamedTuple):
+    """An attempt whose callbacks may not have been called."""
+
+    before: TaskInstance
+    """The task instance as it was before the attempt."""
+    interrupted: bool = False
+    """Call them for an interruption only: another supervisor calls them for other outcomes."""
+
+    @property
+    def attempt(self) -> int:
+        return self.before.attempt + 1
+
+
+@dataclass
+class Call:
+    """Callbacks that were ordered and have not returned."""
+
+    order: CallBack
+    tries: int = 0
+    """Number of failed tries: the supervisor died, or the DAG's file was broken."""
+    again_at: float | None = None
+    """Time of the next try on the monotonic clock; None while one is under way."""
+
+
+@dataclass
+class ActiveRun:
+    """A run that this process holds."""
+
+    run: Run
+    dag: DagSpec
+    tasks: Sequence[TaskInstance] = ()
+    """The task instances as they were at the last check."""
+    ordered: dict[TaskScope, TaskInstance] = field(default_factory=dict)
+    """Attempts that the supervisor was ordered to start and has not reported the end of, each with
+    its task instance as it was before."""
+    pending: dict[TaskScope, PendingCall] = field(default_factory=dict)
+    """Attempts that have lost their supervisor, or whose callbacks it could not call."""
+    look_at: float = 0.0
+    """Time of the next check on the monotonic clock."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.run.dag_id, self.run.run_id
+
+
+class Conductor:
+    """The runs that this process holds, and its supervisor. `close` ends both."""
+
+    def __init__(self, settings: Settings) -> None:
+        Offloading.of(settings).check()
+        self._supervisor = SupervisorLink(settings)
+        # Imported while the supervisor starts: loading the database library takes as long.
+        from holdfast.connection import open_store
+
+        self.store = open_store(settings, retry_window=settings.core.retry_window)
+        self.runs: dict[tuple[str, str], ActiveRun] = {}
+        self.dags: dict[str, DagSpec] = {}
+        """The DAGs as currently defined by their files. For a DAG that is absent, because its file
+        is broken or missing, no task is started and no callback is called."""
+        self._importing: Counter[str] = Counter()
+        """Files, with the number of times that the supervisor died while it imported them."""
+        self._parsed: list[FileParsed] = []
+        self._calls: dict[int, Call] = {}
+        self._numbers = count(1)
+        self._spark = False
+        self._not_begun: Counter[TaskScope] = Counter()
+        self._renewed = time.monotonic()
+
+    def parse(self, file: str) -> None:
+        """Order the import of a file; `parsed` will return its DAGs or its error."""
+        if (shown := printable_path(file)) != file:
+            error = InvalidDag(
+                f"the path {shown} has control characters, or bytes that are not UTF-8",
+                hint="rename the file or directory",
+            )
+            self._parsed.append(FileParsed(file, Parsed(error=str(error))))
+            return
+        self._importing[file] = 0
+        self._supervisor.order(ParseFile(file))
+
+    def parsed(self) -> list[FileParsed]:
+        """Return the results of imports since the last call."""
+        parsed, self._parsed = self._parsed, []
+        return parsed
+
+    @property
+    def calls_back(self) -> bool:
+        """True while callbacks are still to be called, or have not returned."""
+        return bool(self._calls)
+
+    def warm_spark(self) -> None:
+        """Have the supervisor start Spark for future tasks."""
+        self._spark = True
+        self._supervisor.order(WarmSpark())
+
+    def adopt(self, run: Run, dag: DagSpec, most_running: int | None = None) -> ActiveRun:
+        """Claim a run and carry it out from now on.
+
+        Raise Conflict if a live process holds it, or if it would begin and `most_running` runs of
+        its DAG are running already.
+        """
+        dead = run.owner if run.owner is not None and has_ended(run.owner) else None
+        claimed = self.store.execute(
+            c.ClaimRun(
+                dag_id=run.dag_id,
+                run_id=run.run_id,
+                process=this_process(),
+                lease=LEASE,
+                dead=dead,
+                most_running=most_running,
+            )
+        )
+        active = self.runs[run.dag_id, run.run_id] = ActiveRun(claimed, dag)
+        self.dags.setdefault(dag.dag_id, dag)
+        self._interrupt(active, "the process that executed the run ended")
+        if any(task.spark for task in dag.tasks):
+            self.warm_spark()
+        return active
+
+    def turn(self, timeout: float) -> None:
+        """Wait for notices for up to `timeout` seconds, handle them, and do the work now due."""
+        for notice in self._supervisor.notices(timeout):
+            self._take(notice)
+        now = time.monotonic()
+        if now > self._renewed + HEARTBEAT:
+            self._renewed = now
+            self._renew()
+        for active in list(self.runs.values()):
+            if now >= active.look_at:
+                self._advance(active)
+        for call in self._calls.values():
+            if call.again_at is not None and now >= call.again_at:
+                self._order_call(call)
+
+    def release(self) -> None:
+        """Release all runs, so that another process can continue them at once."""
+        for dag_id, run_id in self.runs:
+            try:
+                self.store.execute(c.ReleaseRun(dag_id, run_id, this_process()))
+            except HoldfastError as error:
+                log.warning("run %s of %s was not released: %s", run_id, dag_id, error.message)
+        self.runs.clear()
+
+    def close(self) -> None:
+        """Interrupt the running attempts and release the runs."""
+        for call in self._calls.values():
+            if call.again_at is not None:
+                log.warning("callbacks of %s were not called and are not retried", call.order.whose)
+        self._supervisor.stop()
+        self.release()
+        self.store.close()
+
+    def abandon(self) -> None:
+        """Kill the supervisor at once, without notice to the tasks."""
+        self._supervisor.kill()
+
+    def _take(self, notice: Notice | None) -> None:
+        if notice is None:
+            self._begin_again()
+        elif isinstance(notice, FileParsed):
+            self._importing.pop(notice.file, None)
+            self._parsed.append(notice)
+        elif isinstance(notice, Ended):
+            if notice.error:
+                log.warning("%s: %s", notice.scope, notice.error)
+            self._count_start(notice)
+            scope = notice.scope
+            if (concerned := self.runs.get((scope.dag_id, scope.run_id))) is not None:
+                before = concerned.ordered.pop(scope, None)
+                if before is not None and not notice.called:
+                    concerned.pending[scope] = PendingCall(before)
+                concerned.look_at = time.monotonic() + CHECK_INTERVAL if notice.error else 0.0
+        elif isinstance(notice, CalledBack):
+            if notice.called:
+                self._calls.pop(notice.number, None)
+            elif notice.number in self._calls:
+                self._call_again(notice.number, "the DAG file cannot be imported")
+
+    def _count_start(self, notice: Ended) -> None:
+        """Count failed starts. Raise RunnerFailed if an attempt repeatedly gets no process."""
+        if notice.begun:
+            self._not_begun.pop(notice.scope, None)
+            return
+        self._not_begun[notice.scope] += 1
+        if self._not_begun[notice.scope] >= MOST_INTERRUPTIONS:
+            raise RunnerFailed(
+                f"{notice.scope} could not be started, {MOST_INTERRUPTIONS} times in a row: "
+                f"{notice.error}",
+                hint="see the launcher's messages above",
+            )
+
+    def _begin_again(self) -> None:
+        """Have a new supervisor redo what the previous one was doing."""
+        for active in self.runs.values():
+            active.pending |= {
+                scope: PendingCall(before) for scope, before in active.ordered.items()
+            }
+            active.ordered.clear()
+            active.look_at = 0.0
+        for file in list(self._importing):
+            self._import_again(file)
+        for number, call in list(self._calls.items()):
+            if call.again_at is None:
+                self._call_again(number, "the supervisor died")
+        if self._spark:
+            self.warm_spark()
+        for active in list(self.runs.values()):
+            try:
+                self._interrupt(active, "the supervisor died")
+            except (StaleAttempt, NotFound) as error:
+                log.warning("%s", error.message)
+                del self.runs[active.key]
+
+    def _import_again(self, file: str) -> None:
+        """Retry an import, up to a limit: a file that kills supervisors is broken; others go on."""
+        self._importing[file] += 1
+        if self._importing[file] < MOST_INTERRUPTIONS:
+            self._supervisor.order(ParseFile(file))
+            return
+        why = f"the supervisor died, {MOST_INTERRUPTIONS} times in a row"
+        error = f"{file} could not be imported: {why}"
+        self._take(FileParsed(file, Parsed(error=error)))
+
+    def _call_again(self, number: int, why: str) -> None:
+        """Retry callbacks with backoff, up to a limit: they, too, may be what kills supervisors."""
+        call = self._calls[number]
+        call.tries += 1
+        if call.tries < MOST_INTERRUPTIONS:
+            call.again_at = time.monotonic() + CHECK_INTERVAL * 2 ** (call.tries - 1)
+            return
+        log.warning(
+            "callbacks of %s are not retried: %s, %s times in a row",
+            *(call.order.whose, why, MOST_INTERRUPTIONS),
+        )
+        del self._calls[number]
+
+    def _order_call(self, call: Call) -> None:
+        """Order callbacks, or postpone them if the DAG's file is broken or missing."""
+        dag = self.dags.get(call.order.run.dag_id)
+        if dag is None:
+            call.again_at = time.monotonic() + CHECK_INTERVAL
+            return
+        call.again_at = None
+        call.order = call.order.from_file(dag.file)
+        self._supervisor.order(call.order)
+
+    def _interrupt(self, active: ActiveRun, reason: str, expired: bool = False) -> None:
+        """Interrupt attempts of the run that nobody supervises, and kill their processes."""
+        dag_id, run_id = active.key
+        running = c.ListTaskInstances(dag_id=dag_id, run_id=run_id, states=(TaskState.RUNNING,))
+        alone = [one for one in self.store.execute(running) if one.scope not in active.ordered]
+        for one in alone:
+            before = msgspec.structs.replace(one, attempt=one.attempt - 1)
+            active.pending.setdefault(one.scope, PendingCall(before, interrupted=True))
+        self.store.execute(
+            c.InterruptAttempts(
+                dag_id=dag_id,
+                run_id=run_id,
+                process=this_process(),
+                limit=MOST_INTERRUPTIONS,
+                reason=reason,
+                expired=expired,
+            )
+        )
+        # Not from the response, which is incomplete if the first was lost and the command retried.
+        still = {one.scope for one in self.store.execute(running)}
+        for one in alone:
+            if one.scope not in still:
+                attempt = self._attempt(one.scope, one.attempt)
+                if attempt and attempt.outcome is Outcome.INTERRUPTED and attempt.worker:
+                    kill_group(attempt.worker)
+
+    def _attempt(self, scope: TaskScope, number: int) -> AttemptInfo | None:
+        attempts = self.store.execute(c.ListAttempts(scope))
+        return next((one for one in attempts if one.number == number), None)
+
+    def _renew(self) -> None:
+        if not self.runs:
+            return
+        heartbeat = c.Heartbeat(process=this_process(), lease=LEASE, runs=tuple(self.runs))
+        for key in self.store.execute(heartbeat).runs:
+            log.warning("run %s of %s is now owned by another process", key[1], key[0])
+            self.runs.pop(key, None)
+
+    def _advance(self, active: ActiveRun) -> None:
+        """Advance a run as far as possible now."""
+        try:
+            self._go_on(active)
+        except (StaleAttempt, NotFound) as error:
+            log.warning("%s", error.message)
+            self.runs.pop(active.key, None)
+        except Conflict as error:
+            log.info("%s", error.message)
+            active.look_at = time.monotonic() + CHECK_INTERVAL
+
+    def _go_on(self, active: ActiveRun) -> None:
+        decision = self._settle(active)
+        instances = {(one.scope.task_id, one.scope.map_index): one for one in active.tasks}
+        held = active.run.dag_id not in self.dags
+        for start in () if held else decision.start:
+            self._order(active, instances[start])
+        active.look_at = time.monotonic() + CHECK_INTERVAL
+        if decision.wake_at is not None:
+            wait = (decision.wake_at - datetime.now(UTC)).total_seconds()
+            active.look_at = min(active.look_at, time.monotonic() + max(wait, 0.0))
+        calls = active.dag.callbacks or active.pending
+        if decision.ended is not None and not (held and calls):
+            self._finish(active, decision.ended)
+
+    def _settle(self, active: ActiveRun) -> Decision:
+        """Make changes until none are left; return the tasks to start, or the run's end."""
+        dag_id, run_id = active.key
+
+        def results(task_id: str, key: str) -> Sequence[tuple[int, str]]:
+            return self.store.execute(c.GetResults(dag_id, run_id, task_id, key))
+
+        made: Decision | None = None
+        unbegun: set[tuple[str, int]] = set()
+        """Task instances that were just failed without an attempt."""
+        while True:
+            tasks = self.store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+            active.tasks = [
+                msgspec.structs.replace(one, state=TaskState.RUNNING)
+                if one.scope in active.ordered
+                else one
+                for one in tasks
+            ]
+            self._end_unsupervised(active)
+            self._call_back_for_pending(active)
+            for one in tasks:
+                is_unbegun = (one.scope.task_id, one.scope.map_index) in unbegun
+                if is_unbegun and one.state is TaskState.FAILED:
+                    self._call_back(active, "failure", one.error, one)
+            unbegun = set()
+            if self._end_overdue(active, tasks):
+                continue
+            decision = decide(active.dag, active.tasks, datetime.now(UTC), results)
+            if not decision.changes or decision == made:
+                return decision
+            made = decision
+            changes = c.ChangeTasks(dag_id, run_id, this_process(), decision.changes)
+            self.store.execute(changes)
+            unbegun = {
+                (change.task_id, change.map_index)
+                for change in decision.changes
+                if change.state is TaskState.FAILED
+            }
+
+    def _end_unsupervised(self, active: ActiveRun) -> None:
+        """Interrupt attempts that an earlier process's supervisor began and nobody has now."""
+        for one in active.tasks:
+            if one.state is TaskState.RUNNING and one.scope not in active.ordered:
+                self._interrupt(active, "no process supervised it any more", expired=True)
+                return
+
+    def _call_back_for_pending(self, active: ActiveRun) -> None:
+        """Call the callbacks of ended attempts whose supervisor may not have called them."""
+        for one in active.tasks:
+            if one.scope not in active.pending or one.state is TaskState.RUNNING:
+                continue
+            pending = active.pending.pop(one.scope)
+            kind = CALLBACKS.get(one.state) if one.state else None
+            if kind is None or one.attempt != pending.attempt:
+                continue  # it goes on, or somebody has cleared it
+            attempt = self._attempt(one.scope, pending.attempt)
+            if attempt is None or attempt.outcome is Outcome.STOPPED:
+                continue  # somebody has marked it
+            if not pending.interrupted or attempt.outcome is Outcome.INTERRUPTED:
+                # Counted as one failed try: its own supervisor may have begun to call them.
+                self._call_back(active, kind, one.error, pending.before, tries=1)
+
+    def _call_back(
+        self,
+        active: ActiveRun,
+        kind: CallbackKind,
+        error: str,
+        before: TaskInstance | None = None,
+        tries: int = 0,
+    ) -> None:
+        """Call the callbacks, if any, of a task or, without `before`, of the run.
+
+        `before` is the task instance as it was before its attempt.
+        """
+        attempt = None
+        callbacks = active.dag.callbacks
+        if before is not None:
+            task = active.dag.task(before.scope.task_id)
+            if task is None:
+                log.warning(
+                    "callbacks of %s are not called: the DAG no longer has this task",
+                    before.scope,
+                )
+                return
+            callbacks = task.callbacks
+            attempt = RunTask(active.dag.file, active.run, task, before)
+        if kind in callbacks:
+            number = next(self._numbers)
+            order = CallBack(number, active.dag.file, active.run, kind, error, attempt)
+            self._calls[number] = Call(order, tries)
+            self._order_call(self._calls[number])
+
+    def _end_overdue(self, active: ActiveRun, tasks: Sequence[TaskInstance]) -> bool:
+        """Fail the unfinished tasks of a run that exceeds its timeout; return whether any were."""
+        limit, started = active.dag.run_timeout, active.run.started_at
+        if limit is None or started is None or datetime.now(UTC) < started + limit:
+            return False
+        # By the states in the store: an ordered attempt may have ended, and gets its callbacks.
+        unfinished = [one for one in tasks if one.state is None or not one.state.ended]
+        for one in unfinished:
+            reason = f"the run took longer than its dagrun_timeout of {limit}"
+            failed = TaskState.FAILED
+            self.store.execute(
+                c.MarkTask(
+                    scope=one.scope,
+                    state=failed,
+                    writer=SCHEDULER,
+                    reason=reason,
+                    unless_ended=True,
+                )
+            )
+        return bool(unfinished)
+
+    def _order(self, active: ActiveRun, instance: TaskInstance) -> None:
+        task = active.dag.task(instance.scope.task_id)
+        assert task is not None
+        active.ordered[instance.scope] = instance
+        self._supervisor.order(RunTask(active.dag.file, active.run, task, instance))
+
+    def _finish(self, active: ActiveRun, state: RunState) -> None:
+        dag_id, run_id = active.key
+        waiting = sum(one.state is not None and not one.state.ended for one in active.tasks)
+        self.store.execute(c.FinishRun(dag_id, run_id, this_process(), state, waiting))
+        active.run = self.store.execute(c.GetRun(dag_id, run_id))
+        del self.runs[active.key]
+        failed = [one for one in active.tasks if one.state is TaskState.FAILED]
+        error = f"{failed[0].scope}: {failed[0].error}" if failed else ""
+        self._call_back(active, "success" if state is RunState.SUCCESS else "failure", error)

@@ -1,0 +1,214 @@
+"""`holdfast scheduler`: creates runs when they are due, and carries out all runs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from holdfast import commands as c
+from holdfast.cleanup.periodic import PeriodicCleanup
+from holdfast.errors import (
+    Conflict,
+    HoldfastError,
+    InvalidInput,
+    NotFound,
+    StoreUnavailable,
+)
+from holdfast.model import timetable
+from holdfast.model.dag import DagSpec, OnAssets
+from holdfast.model.run import DagInfo, Run, RunKind, RunState, Unfinished
+from holdfast.process import has_ended
+from holdfast.runner.scheduler.conductor import Conductor
+from holdfast.runner.scheduler.dag_files import DagDirectory
+from holdfast.runner.scheduler.known_dags import KnownDags
+from holdfast.settings import Settings
+
+ROUND = 1.0
+"""Interval in seconds between checks of files, schedules and queued runs."""
+SEEN_BY_OTHERS: Final = timedelta(seconds=30)
+"""Time after another scheduler has had a DAG during which its runs are left to that scheduler."""
+_CARRIED_OUT: Final = tuple(kind for kind in RunKind if kind is not RunKind.EXTERNAL)
+_PAGE: Final = 1000
+
+log = logging.getLogger("holdfast.scheduler")
+
+
+class Scheduler:
+    """Creates runs and carries them out.
+
+    All its state comes from the files and the store, so that another scheduler can take over.
+    """
+
+    def __init__(self, settings: Settings, directory: Path) -> None:
+        files = DagDirectory(directory)  # before anything is started: it may not exist
+        self._conductor = Conductor(settings)
+        self._store = self._conductor.store
+        self._known = KnownDags(self._conductor, files, settings.dags.stale_after)
+        self._cleanup = PeriodicCleanup(self._store, settings.state_store)
+        self._waiting: dict[str, str] = {}
+        """DAGs whose waiting runs were logged, and the reason."""
+
+    def run(self, stopping: Event) -> None:
+        """Schedule runs until `stopping` is set; then interrupt and release them."""
+        next_round = 0.0
+        try:
+            while not stopping.is_set():
+                try:
+                    if time.monotonic() >= next_round:
+                        next_round = time.monotonic() + ROUND
+                        self._poll()
+                    self._conductor.turn(max(0.0, next_round - time.monotonic()))
+                    self._known.save()
+                except StoreUnavailable as error:
+                    log.warning("%s; retrying", error.message)
+                    stopping.wait(ROUND)
+        finally:
+            self._conductor.close()
+
+    def _poll(self) -> None:
+        self._known.look()
+        if self._known.complete:
+            infos = {info.dag_id: info for info in self._store.execute(c.ListDags())}
+            self._create_runs(infos)
+            self._adopt_runs(infos)
+        self._cleanup.tick()
+
+    def _unfinished(self) -> dict[str, Unfinished]:
+        return {one.dag_id: one for one in self._store.execute(c.UnfinishedRuns())}
+
+    def _create_runs(self, infos: dict[str, DagInfo]) -> None:
+        unfinished = self._unfinished()
+        for dag_id, dag in self._known.dags.items():
+            info = infos.get(dag_id)
+            if info is None or info.paused:
+                continue
+            try:
+                if isinstance(dag.schedule, OnAssets):
+                    if timetable.is_open(dag, datetime.now(UTC)):
+                        self._create_asset_run(dag)
+                else:
+                    busy = unfinished.get(dag_id, Unfinished(dag_id, 0, 0))
+                    free = dag.max_active_runs - busy.queued - busy.running
+                    self._create_scheduled_runs(dag, info, free)
+            except StoreUnavailable:
+                raise
+            except HoldfastError as error:
+                # For example, another scheduler was quicker; no DAG must stop the others.
+                log.warning("no run of %s was created: %s", dag_id, error.message)
+
+    def _create_scheduled_runs(self, dag: DagSpec, info: DagInfo, most: int) -> None:
+        until = info.scheduled_until
+        for _ in range(most):
+            slot = timetable.due(dag, until, datetime.now(UTC), info.created_at)
+            if slot is None:
+                return
+            until = slot.logical_date
+            run_id = timetable.run_id(RunKind.SCHEDULED, until)
+            self._store.execute(
+                c.CreateRun(
+                    dag_id=dag.dag_id,
+                    run_id=run_id,
+                    kind=RunKind.SCHEDULED,
+                    logical_date=until,
+                    data_interval_start=slot.data_interval_start,
+                    data_interval_end=slot.data_interval_end,
+                    schedule=True,
+                )
+            )
+            log.info("%s is due: created run %s", dag.dag_id, run_id)
+
+    def _create_asset_run(self, dag: DagSpec) -> None:
+        run_id = timetable.run_id(RunKind.ASSET, datetime.now(UTC))
+        run = self._store.execute(c.CreateAssetRun(dag.dag_id, run_id))
+        if run is not None:
+            log.info("assets of %s have changed: created run %s", dag.dag_id, run_id)
+
+    def _adopt_runs(self, infos: dict[str, DagInfo]) -> None:
+        now = datetime.now(UTC)
+        for run in self._running_runs():
+            dag = self._known.dags.get(run.dag_id)
+            if dag is not None and not self._is_held(run, now):
+                self._adopt(run, dag)
+        unfinished = self._unfinished()
+        for dag_id, dag in self._known.dags.items():
+            one = unfinished.get(dag_id)
+            if one is not None and one.queued and one.running < dag.max_active_runs:
+                for run in self._queued_runs(dag_id, dag.max_active_runs - one.running):
+                    if not self._is_held(run, now):
+                        self._adopt(run, dag)
+        self._log_waiting(unfinished, infos, now)
+
+    def _running_runs(self) -> Iterator[Run]:
+        """Yield the running runs of all DAGs, read in pages as there may be any number of them."""
+        offset = 0
+        while True:
+            page = self._store.execute(
+                c.ListRuns(
+                    states=(RunState.RUNNING,),
+                    kinds=_CARRIED_OUT,
+                    limit=_PAGE,
+                    offset=offset,
+                    oldest_first=True,
+                )
+            )
+            yield from page
+            if len(page) < _PAGE:
+                return
+            offset += _PAGE
+
+    def _queued_runs(self, dag_id: str, most: int) -> tuple[Run, ...]:
+        """Return the oldest queued runs of a DAG."""
+        return self._store.execute(
+            c.ListRuns(
+                dag_id=dag_id,
+                states=(RunState.QUEUED,),
+                kinds=_CARRIED_OUT,
+                limit=min(most, _PAGE),
+                oldest_first=True,
+            )
+        )
+
+    def _log_waiting(
+        self, unfinished: dict[str, Unfinished], infos: dict[str, DagInfo], now: datetime
+    ) -> None:
+        """Log once each DAG that has runs but no valid file, here or at another scheduler."""
+        waiting = {
+            dag_id: self._known.why_without(dag_id)
+            for dag_id in unfinished
+            if dag_id not in self._known.dags
+            and (self._known.broken_file(dag_id) or not _seen_lately(infos.get(dag_id), now))
+        }
+        for dag_id, why in waiting.items():
+            if self._waiting.get(dag_id) != why:
+                count = unfinished[dag_id].queued + unfinished[dag_id].running
+                runs, wait = ("run", "waits") if count == 1 else ("runs", "wait")
+                log.warning("%s %s of DAG %s %s: %s", count, runs, dag_id, wait, why)
+        self._waiting = waiting
+
+    def _is_held(self, run: Run, now: datetime) -> bool:
+        """Return whether a process seems to hold the run; only a claim is certain."""
+        if (run.dag_id, run.run_id) in self._conductor.runs:
+            return True
+        if run.owner is None or run.leased_until is None or run.leased_until <= now:
+            return False
+        return not has_ended(run.owner)
+
+    def _adopt(self, run: Run, dag: DagSpec) -> None:
+        try:
+            self._conductor.adopt(run, dag, dag.max_active_runs)
+        except (Conflict, InvalidInput, NotFound) as error:  # another process has it, or had it
+            log.info("%s", error.message)
+        else:
+            went_on = "resumes" if run.state is RunState.RUNNING else "starts"
+            log.info("run %s of %s %s", run.run_id, run.dag_id, went_on)
+
+
+def _seen_lately(info: DagInfo | None, now: datetime) -> bool:
+    if info is None or not info.file or info.seen_at is None:
+        return False
+    return info.seen_at > now - SEEN_BY_OTHERS

@@ -1,0 +1,1 @@
+"""The supervisor process: runs attempts and watchers, each in its own child process."""

@@ -1,0 +1,130 @@
+"""Supervision of one watcher of an asset, which is restarted whenever it ends."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from threading import Event, Timer
+
+from holdfast import commands as c
+from holdfast.access.identity import WatcherIdentity
+from holdfast.actions.logs import watcher_log
+from holdfast.errors import Conflict, HoldfastError
+from holdfast.model.run import Watch
+from holdfast.model.scope import AssetScope
+from holdfast.portable.backoff import Backoff
+from holdfast.process import has_ended, this_process
+from holdfast.runner.protocol.messages import STARTUP, Failed, WatchStartup
+from holdfast.runner.protocol.orders import WatchAsset
+from holdfast.runner.protocol.parameters import LEASE
+from holdfast.runner.supervisor.attempt import Resources
+from holdfast.runner.supervisor.launcher_link import Child
+from holdfast.runner.supervisor.relay import relay
+from holdfast.wire.channel import encode
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+GRACE = 5.0
+"""Seconds that a trigger has to clean up before it is killed."""
+
+log = logging.getLogger("holdfast.triggerer")
+
+
+class Watching:
+    """One watcher of an asset. `run` has its own thread; others call `stop` and `lose`."""
+
+    def __init__(self, order: WatchAsset, resources: Resources) -> None:
+        self._order = order
+        self._resources = resources
+        self._stopped = Event()
+        self._child: Child | None = None
+        self.watch: Watch | None = None
+        """The watch whose lease is to be renewed, while there is one."""
+
+    def run(self) -> None:
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        while not self._stopped.is_set():
+            started = time.monotonic()
+            failure = self._watch_once()
+            if not failure or time.monotonic() > started + LONGEST_PAUSE:
+                backoff.reset()
+            pause = backoff.pause()
+            if failure:
+                log.warning("%s failed: %s; restarting in %.0f s", self._name, failure, pause)
+            self._stopped.wait(pause)
+
+    def stop(self) -> None:
+        """End the watcher for good."""
+        self._stopped.set()
+        self.lose()
+
+    def lose(self) -> None:
+        """End the trigger, with time to clean up, as another process has the watch now.
+
+        The watch is claimed again later.
+        """
+        if self._child is not None:
+            self._child.kill(signal.SIGTERM)
+            timer = Timer(GRACE, self._child.kill)
+            timer.daemon = True
+            timer.start()
+
+    @property
+    def _name(self) -> str:
+        spec = self._order.watcher
+        return f"watcher `{spec.name}` of asset `{spec.asset.name}`"
+
+    def _watch_once(self) -> str:
+        """Run the watcher until it ends; return why it failed, or an empty string."""
+        try:
+            self.watch = self._claim()
+            return self._run_child(self.watch)
+        except Conflict:
+            return ""  # another triggerer has the watch; that one may end some day
+        except (HoldfastError, OSError) as error:
+            return str(error)
+        finally:
+            self.watch = None
+
+    def _claim(self) -> Watch:
+        asset = AssetScope(name=self._order.watcher.asset.name)
+        dead = None
+        for info in self._resources.store.execute(c.ListWatches()):
+            same = (info.watch.asset.name, info.watch.watcher)
+            if same == (asset.name, self._order.watcher.name) and info.owner:
+                dead = info.owner if has_ended(info.owner) else None
+        start = c.StartWatch(
+            asset=asset,
+            watcher=self._order.watcher.name,
+            process=this_process(),
+            lease=LEASE,
+            dead=dead,
+        )
+        return self._resources.store.execute(start)
+
+    def _run_child(self, watch: Watch) -> str:
+        child = self._child = self._resources.launcher.launch()
+        try:
+            if self._stopped.is_set():
+                return ""
+            spec = self._order.watcher
+            child.log_to(watcher_log(self._resources.home, spec.asset.name, spec.name))
+            startup = WatchStartup(
+                file=self._order.file,
+                dag_id=self._order.dag_id,
+                watch=watch,
+                rules=self._resources.rules,
+            )
+            child.channel.send(STARTUP, encode(startup))
+            identity, limit = WatcherIdentity(watch), self._resources.rules.max_value_bytes
+            report = relay(child.channel, self._resources.store, identity, limit)
+        finally:
+            child.kill()
+            child.wait()
+            child.channel.close()
+        if isinstance(report, Failed):
+            return report.error
+        if report is None and not self._stopped.is_set():
+            return f"its process ended ({child.status})"
+        return ""

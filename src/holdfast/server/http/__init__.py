@@ -1,0 +1,1 @@
+"""Requests and responses: limits, authentication, errors."""

@@ -1,0 +1,1 @@
+"""Checkpointed work: a later attempt does only the remaining steps."""

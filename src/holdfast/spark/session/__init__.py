@@ -1,0 +1,1 @@
+"""Spark sessions and servers for tasks and commands."""

@@ -1,0 +1,19 @@
+"""Shipping of Holdfast's code by value to Spark processes that do not have it installed."""
+
+from __future__ import annotations
+
+from holdfast import errors, portable
+from holdfast.errors import MissingDependency
+
+
+def ship() -> None:
+    """Have PySpark pickle `holdfast.portable` and `holdfast.errors` by value, not by name."""
+    try:
+        from pyspark import cloudpickle
+    except ImportError:
+        raise MissingDependency(
+            "handles need the package pyspark, which is not installed",
+            hint='pip install "holdfast-state[spark]"',
+        ) from None
+    for module in (errors, portable):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

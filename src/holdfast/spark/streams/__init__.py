@@ -1,0 +1,1 @@
+"""Streaming queries with exactly-once batches."""

@@ -1,0 +1,1 @@
+"""Offloading: values in the workers' own storage, with references in the store."""

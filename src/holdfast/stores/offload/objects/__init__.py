@@ -1,0 +1,1 @@
+"""Object storage for offloaded values."""

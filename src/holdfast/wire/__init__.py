@@ -1,0 +1,1 @@
+"""Commands and messages as bytes between processes."""
