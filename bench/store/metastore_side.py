@@ -42,6 +42,7 @@ class Contender:
     def start(self, keys: list[str], texts: list[str]) -> None:
         self._keys = keys
         self._texts = texts
+        self.set(len(keys))  # so that every key is there to be read
 
     def set(self, times: int) -> None:
         for number in self._numbers(times):
