@@ -1,8 +1,10 @@
-"""The launcher of task processes, when the machine has no room for another one."""
+"""The launcher of task processes: loaded modules, and a machine without room for another one."""
 
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +24,14 @@ def link() -> Iterator[LauncherLink]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     yield link
     link.close()
+
+
+def test_the_launcher_has_loaded_the_modules_of_its_children() -> None:
+    code = "import sys, holdfast.runner.launcher.__main__; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    needed = {f"holdfast.runner.task.{name}" for name in ("child", "dag_import", "execution")}
+    assert needed <= set(done.stdout.split())
 
 
 def test_a_process_that_cannot_be_started_ends_no_other(link: LauncherLink) -> None:
