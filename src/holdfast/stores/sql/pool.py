@@ -44,9 +44,11 @@ class _Idle:
 
     def pop_stale(self) -> Link | None:
         """Return a link that has been idle for too long, if there is one."""
-        with suppress(IndexError):  # other threads may take them meanwhile
+        try:
             if self._links[0][0] < time.monotonic() - LONGEST_IDLE:
                 return self._links.popleft()[1]
+        except IndexError:  # other threads may have taken them meanwhile
+            pass
         return None
 
     def pop(self) -> Link | None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from threading import RLock
@@ -185,23 +185,29 @@ class SqlStore(Store):
         return answer
 
     def _drive(self, steps: Steps[A], cursor: Any, progress: Progress, timeout: Timeout) -> A:
+        has_turn = False
+
         def do(step: Any) -> Any:
+            nonlocal has_turn
             if type(step) is tuple:
                 return self._run(cursor, step)
             if isinstance(step, Call):
                 return step.sync()
-            if self._dialect.embedded and step == self._dialect.begin:
+            if self._dialect.embedded and not has_turn and step == self._dialect.begin:
                 # Writers of this process take turns, because SQLite would have them poll with
                 # growing pauses.
-                if not self._turn.acquire(timeout=timeout.seconds or -1):
+                has_turn = self._turn.acquire(timeout=timeout.seconds or -1)
+                if not has_turn:
                     raise unanswered(timeout.seconds)
-                turn.callback(self._turn.release)
                 timeout.check()
             cursor.execute(step)
             return None
 
-        with ExitStack() as turn:
+        try:
             return flow.run(self._transaction(steps, progress, timeout), do)
+        finally:
+            if has_turn:
+                self._turn.release()
 
     def _transaction(
         self, steps: Steps[A], progress: Progress, timeout: Timeout = NO_TIMEOUT
