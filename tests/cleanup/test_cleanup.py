@@ -16,7 +16,7 @@ from holdfast.cleanup.periodic import PeriodicCleanup
 from holdfast.cleanup.plan import CleanupPlan
 from holdfast.cleanup.requests import forget_requests_periodically
 from holdfast.commands import Once, RequestId
-from holdfast.errors import AssetInactive, StoreUnavailable
+from holdfast.errors import AssetInactive, BackendFailed, StoreUnavailable
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.serve import build
@@ -243,3 +243,19 @@ def test_clients_that_were_inactive_for_a_day_are_forgotten_periodically(
 
     assert c.ForgetRequests(clock.now - timedelta(days=1)) in store.commands
     assert store.execute(c.ForgetRequests(clock.now + timedelta(days=1))) == 1
+
+
+def test_a_cleanup_that_fails_does_not_stop_the_others(clock):
+    class Failing(WatchedStore):
+        def execute(self, command):
+            if isinstance(command, c.DeleteExpired | c.DeleteOrphans):
+                raise BackendFailed("no")
+            return super().execute(command)
+
+    store = Failing(clock)
+    cleanup = PeriodicCleanup(store, StateStore())
+
+    cleanup.tick()
+    cleanup._thread.join()
+
+    assert c.ForgetRequests(clock.now - timedelta(days=1)) in store.commands

@@ -14,6 +14,7 @@ from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.portable.json_rules import MOST_LISTED
 from holdfast.testing.model import MemoryStore
+from holdfast.wire.codec import answer_type, command_types
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("etl", "r1", "load")
@@ -132,3 +133,16 @@ def test_a_list_cannot_continue_after_an_entry_of_another_list() -> None:
         c.List(TASK, after=(AssetScope(name="orders"), "k"))
     with pytest.raises(InvalidInput, match="cannot continue after"):
         c.List(c.AssetFilter(), after=(AssetScope(uri="s3://orders"), "k"))
+
+
+@pytest.mark.parametrize("kind", command_types(), ids=lambda kind: kind.__name__)
+def test_a_list_that_a_server_cuts_off_says_how_it_goes_on(kind: type[c.Command[Any]]) -> None:
+    fields = kind.__struct_fields__
+    answers_items = str(answer_type(kind)).startswith("tuple")
+
+    assert kind.sized is ("max_size" in fields)
+    if kind.sized and answers_items:
+        assert kind.measured is not None
+        assert kind.identity is not None or kind.goes_on is not None
+    if kind.paged and answers_items:
+        assert (kind.identity is not None) is ("offset" in fields)

@@ -327,3 +327,32 @@ def test_a_once_schedule_has_the_same_time_for_every_scheduler():
 
     assert found == [Slot.at(known)] * 2
     assert due(once, known, utc("2026-02-01"), known) is None
+
+
+@pytest.mark.parametrize("schedule", [NIGHTLY, Every(timedelta(days=1))], ids=str)
+@pytest.mark.parametrize("until", [None, utc("2026-01-04 03:00")], ids=str)
+def test_a_start_date_of_the_first_day_of_the_calendar_is_valid(
+    schedule: Schedule, until: datetime | None
+) -> None:
+    slot = due(dag(schedule, "0001-01-01"), until, utc("2026-01-05 04:00"))
+
+    assert slot is not None
+    assert slot.logical_date.date() == utc("2026-01-05").date()
+
+
+def test_a_backfill_from_the_first_day_of_the_calendar_begins_with_the_schedule() -> None:
+    every = dag(Cron("0 3 * * *", "America/New_York"), None)
+
+    assert len(list(slots(every, utc("0001-01-01"), utc("0001-01-04")))) == 2
+
+
+@pytest.mark.parametrize("interval", [timedelta.max, timedelta(days=3_000_000)], ids=str)
+def test_an_interval_that_ends_after_the_calendar_fires_once(interval: timedelta) -> None:
+    schedule, now = dag(Every(interval)), utc("2026-01-05")
+
+    first = due(schedule, None, now)
+
+    assert first is not None
+    assert first.logical_date == utc("2026-01-01")
+    assert due(schedule, first.logical_date, now) is None
+    assert next_after(schedule, first.logical_date, now) is None

@@ -34,7 +34,10 @@ LONGEST_ATTEMPT_LEASE = timedelta(hours=1)
 _Attempted: TypeAlias = TaskIdentity | ChildIdentity | JobIdentity
 
 _ATTEMPTED: Final = {Category.WRITES_ENTRIES, Category.WRITES_RESULTS}
-"""Categories that attempts may write."""
+"""Categories that the process of an attempt may write."""
+_TASKS: Final = {*_ATTEMPTED, Category.LOADS}
+_JOBS: Final = {Category.WRITES_ENTRIES, Category.LOADS}
+"""Categories that the tokens of a task, and of a job, may write."""
 _EDITED: Final = {*_ATTEMPTED, Category.LOADS, Category.PURGES}
 """Categories that an editor may use, besides the commands whose role says so."""
 
@@ -64,11 +67,11 @@ def signed(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
             return _seen_by(_written_by(command, identity.writer), identity.writer)
         case JobIdentity():
             return _written_by(command, identity.writer)
-        case WatcherIdentity() if isinstance(command, c.ReserveObjects | c.ReleaseObjects):
-            return _written_by(command, WatcherWriter())
         case WatcherIdentity() if isinstance(command, c.Emit):
             writes = [_written_by(write, WatcherWriter()) for write in command.writes]
             return msgspec.structs.replace(command, writes=writes)
+        case WatcherIdentity():
+            return _written_by(command, WatcherWriter())
         case HandleIdentity():
             return _written_by(command, ApiWriter(identity.user))
         case UserIdentity():
@@ -139,47 +142,54 @@ def _permits_task(identity: TaskIdentity, command: c.Command[Any]) -> bool:
         return command.writer == identity.writer and all(
             (event.name, event.uri) in identity.assets and not event.aliases for event in events
         )
-    if command.category in _ATTEMPTED:
-        return command.writer == identity.writer and _reaches(identity, command)
-    if command.category is Category.LOADS:
-        return command.writer == identity.writer and _foreign(identity, command) is None
     if isinstance(command, c.Scan | c.PlanScan):
         return identity.reports
-    if isinstance(command, c.TakePurges | c.FinishPurges):
-        return _permits_purge(command, _reaches(identity, command))
-    return _permits_reading(identity, command)
+    return _permits_attempted(identity, command, _TASKS)
 
 
 def _permits_child(identity: ChildIdentity, command: c.Command[Any]) -> bool:
-    if command.category in _ATTEMPTED:
-        return command.writer == identity.writer and _reaches(identity, command)
-    if isinstance(command, c.TakePurges | c.FinishPurges):
-        return _permits_purge(command, _reaches(identity, command))
     if isinstance(command, c.ListAttempts):
         return command.scope == identity.scope
-    return _permits_reading(identity, command)
+    return _permits_attempted(identity, command, _ATTEMPTED)
 
 
 def _permits_callback(identity: CallbackIdentity, command: c.Command[Any]) -> bool:
     if identity.task is not None:
         return command.reads and _permits_child(identity.task, command)
-    if isinstance(command, c.GetResults | c.RunEvents | c.GetRun):
-        return (command.dag_id, command.run_id) == (identity.dag_id, identity.run_id)
-    return isinstance(command, c.Now)
+    return isinstance(command, c.Now) or _reads_run(command, identity.dag_id, identity.run_id)
 
 
 def _permits_job(identity: JobIdentity, command: c.Command[Any]) -> bool:
     # With another job's intent there, the task would take that job's driver for its own.
     if any((scope, key) == (identity.scope, identity.key) for scope, key, _ in command.texts()):
         return False
-    if command.category is Category.WRITES_ENTRIES:
-        own = command.writer == identity.writer and _reaches(identity, command)
-        return own and not _spreads(command)
-    if command.category is Category.LOADS:
-        return command.writer == identity.writer and _foreign(identity, command) is None
-    if isinstance(command, c.TakePurges | c.FinishPurges):
-        return _permits_purge(command, _reaches(identity, command), all_map_indices=False)
-    return _permits_reading(identity, command)
+    return not _spreads(command) and _permits_attempted(identity, command, _JOBS)
+
+
+def _permits_attempted(
+    identity: _Attempted, command: c.Command[Any], written: set[Category]
+) -> bool:
+    """Return whether it is a command about what is the task's own: a read, a purge, or a write of
+    these categories."""
+    if command.category in written:
+        loads = command.category is Category.LOADS
+        own = _foreign(identity, command) is None if loads else _reaches(identity, command)
+        return own and command.writer == identity.writer
+    if command.category is Category.PURGES:
+        return _permits_purge(command, _reaches(identity, command))
+    if command.reader not in (None, identity.writer):
+        return False
+    if command.category is Category.READS_ENTRIES:
+        return _reaches(identity, command)
+    own_run = identity.scope.dag_id, identity.scope.run_id
+    return isinstance(command, c.Now) or _reads_run(command, *own_run)
+
+
+def _reads_run(command: c.Command[Any], dag_id: str, run_id: str) -> bool:
+    """Return whether the command only reads that run."""
+    if command.category is not Category.READS_RUN or not isinstance(command, c.RunCommand):
+        return False
+    return (command.dag_id, command.run_id) == (dag_id, run_id)
 
 
 def _permits_handle(identity: HandleIdentity, command: c.Command[Any]) -> bool:
@@ -190,20 +200,16 @@ def _permits_handle(identity: HandleIdentity, command: c.Command[Any]) -> bool:
     if command.category is Category.WRITES_ENTRIES:
         own_writes = command.writer == ApiWriter(identity.user)
         return reached and own_writes and not _spreads(command)
-    if isinstance(command, c.TakePurges | c.FinishPurges):
-        return _permits_purge(command, reached, all_map_indices=False)
+    if command.category is Category.PURGES:
+        return _permits_purge(command, reached) and not _spreads(command)
     reads = command.category is Category.READS_ENTRIES and command.reader is None
     return isinstance(command, c.Now) or (reads and reached)
 
 
-def _permits_purge(
-    command: c.TakePurges | c.FinishPurges, reached: bool, all_map_indices: bool = True
-) -> bool:
+def _permits_purge(command: c.Command[Any], reached: bool) -> bool:
     """Return whether the command takes objects of the caller's own scope, or finishes purges, which
     only their taker can name."""
-    if isinstance(command, c.FinishPurges):
-        return True
-    return reached and (all_map_indices or not command.part.all_map_indices)
+    return reached or isinstance(command, c.FinishPurges)
 
 
 def _permits_watcher(identity: WatcherIdentity, command: c.Command[Any]) -> bool:
@@ -216,7 +222,7 @@ def _permits_watcher(identity: WatcherIdentity, command: c.Command[Any]) -> bool
     if isinstance(command, c.ReserveObjects | c.ReleaseObjects):
         watchers = isinstance(command.writer, WatcherWriter)
         return watchers and _is_one_of(command.scope, own)
-    if isinstance(command, c.TakePurges | c.FinishPurges):
+    if command.category is Category.PURGES:
         return _permits_purge(command, _is_one_of(command.subject, own))
     return isinstance(command, c.Now) or (
         command.category is Category.READS_ENTRIES
@@ -240,7 +246,10 @@ def _permits_worker(command: c.Command[Any]) -> bool:
 
 def _spreads(command: c.Command[Any]) -> bool:
     """Return whether the command affects all map indices of a task."""
-    return isinstance(command, c.Clear) and command.all_map_indices
+    match command:
+        case c.Clear(all_map_indices=True) | c.TakePurges(part=c.Part(all_map_indices=True)):
+            return True
+    return False
 
 
 def _is_supervised(command: c.Command[Any]) -> bool:
@@ -259,23 +268,9 @@ def _is_watchers(write: c.AssetWrite) -> bool:
     return isinstance(write.writer, WatcherWriter) and not staged
 
 
-def _permits_reading(identity: _Attempted, command: c.Command[Any]) -> bool:
-    if command.reader not in (None, identity.writer):
-        return False
-    if isinstance(command, c.GetResults | c.RunEvents | c.GetRun):
-        own = identity.scope
-        return (command.dag_id, command.run_id) == (own.dag_id, own.run_id)
-    return isinstance(command, c.Now) or (
-        command.category is Category.READS_ENTRIES and _reaches(identity, command)
-    )
-
-
 def _reaches(identity: _Attempted, command: c.Command[Any]) -> bool:
     """Return whether the command is about the task instance itself or an asset that it declares."""
-    scope = command.subject
-    if scope is None:
-        return isinstance(command, c.PutResult | c.TakeItem)
-    return _is_own(identity, scope)
+    return command.subject is not None and _is_own(identity, command.subject)
 
 
 def _is_own(identity: _Attempted, scope: StoreScope) -> bool:
@@ -311,9 +306,8 @@ def _written_by(command: W, writer: Writer) -> W:
 
 
 def _seen_by(command: c.Command[Any], reader: TaskWriter) -> c.Command[Any]:
-    if isinstance(command, c.Get | c.GetEntry | c.List) and command.reader is None:
-        return msgspec.structs.replace(command, reader=reader)
-    return command
+    reads_for = "reader" in command.__struct_fields__ and command.reader is None
+    return msgspec.structs.replace(command, reader=reader) if reads_for else command
 
 
 def _about(identity: Identity, command: c.Command[Any]) -> str:

@@ -40,14 +40,19 @@ class PeriodicCleanup:
         self._thread.start()
 
     def _clean(self) -> None:
-        try:
-            self._delete_expired()
-            grace = timedelta(days=self._settings.orphan_grace_days)
-            if swept := OrphanPlan.now(self._store, grace).sweep():
-                log.info("removed the state of %d assets that no DAG declares any more", swept)
-            forget_requests(self._store)
-        except HoldfastError as error:
-            log.warning("cleanup failed: %s", error.message)
+        for clean in (self._delete_expired, self._sweep_orphans, self._forget_requests):
+            try:
+                clean()
+            except HoldfastError as error:  # such as that of a custom backend: the others go on
+                log.warning("cleanup failed: %s", error.message)
+
+    def _sweep_orphans(self) -> None:
+        grace = timedelta(days=self._settings.orphan_grace_days)
+        if swept := OrphanPlan.now(self._store, grace).sweep():
+            log.info("removed the state of %d assets that no DAG declares any more", swept)
+
+    def _forget_requests(self) -> None:
+        forget_requests(self._store)
 
     def _delete_expired(self) -> None:
         if not can_plan(self._store):

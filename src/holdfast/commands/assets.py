@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from holdfast.commands.base import Category, Command, ScopeCommand
 from holdfast.model.entry import AssetInfo
 from holdfast.model.role import Role
@@ -50,6 +52,7 @@ class ListAssets(Command[tuple[AssetInfo, ...]], frozen=True):
 
     category = Category.READS
     paged = True
+    identity = attrgetter("asset_id")
 
     limit: int | None = None
     offset: int = 0
@@ -77,6 +80,8 @@ class ListAssetEvents(Command[tuple[AssetEvent, ...]], frozen=True):
     category = Category.READS
     paged = True
     sized = True
+    measured = attrgetter("extra")
+    identity = attrgetter("asset", "number")
 
     scope: AssetScope | None = None
     limit: int = 100

@@ -7,7 +7,14 @@ from typing import Final
 
 import msgspec
 
-from holdfast.commands.base import MOST_WRITES, Category, Command, ScopeCommand, check_count
+from holdfast.commands.base import (
+    MOST_WRITES,
+    Category,
+    Command,
+    RunCommand,
+    ScopeCommand,
+    check_count,
+)
 from holdfast.errors import InvalidInput
 from holdfast.model.entry import TaskWriter
 from holdfast.model.role import Role
@@ -39,6 +46,7 @@ class FinishAttempt(Command[None], frozen=True):
     role = Role.EDITOR
     for_workers = True
     touches_entries = True
+    repeatable = False
 
     writer: TaskWriter
     succeeded: bool
@@ -54,10 +62,6 @@ class FinishAttempt(Command[None], frozen=True):
             )
         if self.ending is not None:
             _check_ending(self.writer.scope, self.ending, self.succeeded)
-
-    @property
-    def repeatable(self) -> bool:
-        return False
 
 
 _STATES: Final = {
@@ -117,7 +121,7 @@ class Heartbeat(Command[Lost], frozen=True, kw_only=True):
             check_count(f"leases of {self.process}", len(leases), MOST_LEASES)
 
 
-class InterruptAttempts(Command[tuple[AttemptInfo, ...]], frozen=True, kw_only=True):
+class InterruptAttempts(RunCommand[tuple[AttemptInfo, ...]], frozen=True, kw_only=True):
     """End the live attempts of a run as interrupted, and return them.
 
     The caller holds the run and knows that they are no longer supervised, or asks only for those
@@ -125,8 +129,6 @@ class InterruptAttempts(Command[tuple[AttemptInfo, ...]], frozen=True, kw_only=T
     in a row.
     """
 
-    dag_id: str
-    run_id: str
     process: Process
     limit: int
     reason: str

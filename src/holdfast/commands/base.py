@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import Enum, auto
 from itertools import accumulate
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -73,6 +73,12 @@ class Command(msgspec.Struct, Generic[A], frozen=True, tag=True, tag_field="comm
     """Whether it has a `limit`, without which its answer may have any number of items."""
     sized: ClassVar[bool] = False
     """Whether it has a `max_size`, without which its answer may be of any size."""
+    measured: ClassVar[Any] = None
+    """Where its answer is a tuple that `max_size` cuts off: getter of the text that counts."""
+    identity: ClassVar[Any] = None
+    """Where its answer is a tuple and it has an `offset`: getter of what identifies an item."""
+    goes_on: ClassVar[tuple[str, Any] | None] = None
+    """Where it has no `offset`: the field that continues after an item, and getter of its value."""
 
     @property
     def reads(self) -> bool:
@@ -126,6 +132,13 @@ class KeyCommand(ScopeCommand[A], Generic[A], frozen=True):
 
     def __post_init__(self) -> None:
         force_setattr(self, "key", check_key(self.key, self.scope))
+
+
+class RunCommand(Command[A], Generic[A], frozen=True):
+    """A command about one run."""
+
+    dag_id: str
+    run_id: str
 
 
 def count_within(sizes: Iterable[int], max_size: int | None) -> int:

@@ -65,16 +65,13 @@ class StartLoad(Command[None], frozen=True):
 
     category = Category.LOADS
     touches_entries = True
+    lengthy = True
 
     load: str
     writer: Writer
 
     def __post_init__(self) -> None:
         check_id("the name of a load", self.load, 64)
-
-    @property
-    def lengthy(self) -> bool:
-        return True
 
 
 class AddToLoad(Command[None], frozen=True):
@@ -85,6 +82,7 @@ class AddToLoad(Command[None], frozen=True):
 
     category = Category.LOADS
     touches_entries = True
+    repeatable = False
 
     load: str
     part: int
@@ -107,10 +105,6 @@ class AddToLoad(Command[None], frozen=True):
                 raise InvalidInput(
                     f"`{name}` of the load {self.load} is {number}", hint=f"from 0 to {_HIGHEST}"
                 )
-
-    @property
-    def repeatable(self) -> bool:
-        return False
 
     def texts(self) -> Iterator[tuple[StoreScope, str, str]]:
         yield from ((lot.scope, key, text) for lot in self.lots for key, text, _ in lot.entries)
@@ -163,6 +157,8 @@ class FinishLoad(Command[int], frozen=True):
 
     category = Category.LOADS
     touches_entries = True
+    repeatable = False
+    lengthy = True
 
     load: str
     parts: tuple[tuple[int, int], ...]
@@ -173,14 +169,6 @@ class FinishLoad(Command[int], frozen=True):
             f"parts of the load {self.load}", len(self.parts), MOST_PARTS, "load with fewer tasks"
         )
 
-    @property
-    def repeatable(self) -> bool:
-        return False
-
-    @property
-    def lengthy(self) -> bool:
-        return True
-
 
 class DropLoad(Command[None], frozen=True):
     """Drop a load; does nothing where there is none."""
@@ -188,10 +176,7 @@ class DropLoad(Command[None], frozen=True):
     category = Category.LOADS
     fenced = False
     touches_entries = True
+    lengthy = True
 
     load: str
     writer: Writer
-
-    @property
-    def lengthy(self) -> bool:
-        return True

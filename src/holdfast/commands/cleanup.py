@@ -45,13 +45,10 @@ class TakeExpired(Command[tuple[Expired, ...]], frozen=True):
 
     touches_entries = True
     paged = True
+    repeatable = False
 
     cutoff: datetime
     limit: int
-
-    @property
-    def repeatable(self) -> bool:
-        return False
 
 
 class CleanUpBackend(Command[BackendCleanup], frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from operator import attrgetter
 
 from holdfast.commands.base import Category, Command
 from holdfast.model.dag import DagSpec
@@ -81,6 +82,7 @@ class ListDags(Command[tuple[DagInfo, ...]], frozen=True):
 
     category = Category.READS
     paged = True
+    identity = attrgetter("dag_id")
 
     limit: int | None = None
     offset: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from holdfast.commands.base import Category, KeyCommand, count_within
 from holdfast.model.entry import Version, Writer
@@ -19,6 +20,8 @@ class History(KeyCommand[tuple[Version[str], ...]], frozen=True):
     category = Category.READS_ENTRIES
     touches_entries = True
     sized = True
+    measured = attrgetter("value")
+    goes_on = "before", attrgetter("version")
 
     scope: AssetScope
     before: int | None = None

@@ -20,7 +20,7 @@ from holdfast.model.entry import Writer
 from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, StoreScope
 from holdfast.model.value import check_key, check_reference
-from holdfast.portable.identifier import check_id
+from holdfast.portable.identifier import check_id, one_line
 
 RESERVED_FOR: Final = timedelta(days=1)
 """How long a writer has from reserving an object to writing the reference."""
@@ -138,6 +138,7 @@ class TakePurges(Command[Taken], frozen=True):
     fenced = False
     touches_entries = True
     sized = True
+    repeatable = False
 
     limit: int
     lease: timedelta
@@ -165,10 +166,6 @@ class TakePurges(Command[Taken], frozen=True):
             raise InvalidInput(f"a lease of {self.lease}", hint=f"{LONGEST_PURGE_LEASE} at most")
         check_id("the taker", self.taker, 64)
 
-    @property
-    def repeatable(self) -> bool:
-        return False
-
 
 class FinishPurges(Command[None], frozen=True):
     """Report the objects that were deleted, and those that could not be, with the reason: they are
@@ -184,7 +181,7 @@ class FinishPurges(Command[None], frozen=True):
     def __post_init__(self) -> None:
         for objects in (self.gone, self.failed):
             check_count("objects", len(objects), MOST_PURGES)
-        failed = tuple((id, reason[:MAX_REASON_LENGTH]) for id, reason in self.failed)
+        failed = tuple((id, one_line(reason)[:MAX_REASON_LENGTH]) for id, reason in self.failed)
         force_setattr(self, "failed", failed)
 
 

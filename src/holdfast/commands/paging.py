@@ -10,8 +10,7 @@ import msgspec
 from holdfast import commands as c
 from holdfast import flow
 from holdfast.errors import InvalidInput, StoreUnavailable, ValueTooLarge
-from holdfast.model.entry import AssetInfo, Page, Version
-from holdfast.model.run import AssetEvent, DagInfo, Run, TaskInstance
+from holdfast.model.entry import Page
 from holdfast.portable.json_rules import MOST_LISTED
 
 A = TypeVar("A")
@@ -48,25 +47,13 @@ def may_go_on(command: c.Command[Any], answer: Any) -> bool:
         return False
     if isinstance(answer, Page):
         return answer.more
-    return is_large(answer) and not (command.paged and len(answer) == _limit(command))
+    return is_large(command, answer) and not (command.paged and len(answer) == _limit(command))
 
 
-def is_large(answer: Sequence[Any]) -> bool:
-    """Return whether versions, results or rows may have been cut off for their size."""
-    return sum(map(_length, answer)) > LARGEST_PAGE
-
-
-def _length(item: Any) -> int:
-    match item:
-        case Version():
-            return len(item.value or "")
-        case Run():
-            return len(item.conf)
-        case AssetEvent():
-            return len(item.extra)
-        case (int(), str(text)):
-            return len(text)
-    return 0
+def is_large(command: c.Command[Any], answer: Sequence[Any]) -> bool:
+    """Return whether items may have been cut off an answer for its size."""
+    text = command.measured
+    return text is not None and sum(len(text(item) or "") for item in answer) > LARGEST_PAGE
 
 
 def in_pages(command: c.Command[A], ask: Callable[[c.Command[Any]], Any]) -> A:
@@ -76,10 +63,10 @@ def in_pages(command: c.Command[A], ask: Callable[[c.Command[Any]], Any]) -> A:
         return cast(A, ask(command))
     if isinstance(command, c.List):
         return cast(A, flow.run(_entries(command), ask))
-    if command.paged and "offset" in command.__struct_fields__:
+    if command.identity is not None:
         return cast(A, flow.run(_rows(command), ask))
-    if isinstance(command, c.History | c.GetResults):
-        return cast(A, flow.run(_parts(command), ask))
+    if command.goes_on is not None:
+        return cast(A, flow.run(_parts(command, *command.goes_on), ask))
     return cast(A, ask(command))
 
 
@@ -120,19 +107,16 @@ def _entries(command: c.List) -> Steps[Page]:
     return Page(found, pages[0].total)
 
 
-def _parts(command: c.History | c.GetResults) -> Steps[tuple[Any, ...]]:
+def _parts(command: Any, field: str, value: Callable[[Any], Any]) -> Steps[tuple[Any, ...]]:
     """Read part after part, each starting after the last item of the previous one."""
     found: list[Any] = []
-    part: Any = command
+    part = command
     while True:
         answer = yield part
         found += answer
-        if not is_large(answer):
+        if not is_large(command, answer):
             return tuple(found)
-        if isinstance(command, c.History):
-            part = msgspec.structs.replace(part, before=answer[-1].version)
-        else:
-            part = msgspec.structs.replace(part, after=answer[-1][0])
+        part = msgspec.structs.replace(part, **{field: value(answer[-1])})
 
 
 def _rows(command: Any) -> Steps[tuple[Any, ...]]:
@@ -145,16 +129,16 @@ def _rows(command: Any) -> Steps[tuple[Any, ...]]:
             size = min(MOST_LISTED, _size(command, len(rows)) + again)
             offset = command.offset + len(rows) - again
             page = yield msgspec.structs.replace(command, limit=size, offset=offset)
-            if again and (not page or _identity(page[0]) != _identity(rows[-1])):
+            if again and (not page or command.identity(page[0]) != command.identity(rows[-1])):
                 break
-            if again and len(page) == 1 and is_large(page):
+            if again and len(page) == 1 and is_large(command, page):
                 raise ValueTooLarge(
-                    f"{type(command).__name__}: {_identity(page[0])} has more than "
+                    f"{type(command).__name__}: {command.identity(page[0])} has more than "
                     f"{LARGEST_PAGE:,} characters",
                     hint="values this large can no longer be written; delete it",
                 )
             rows += page[again:]
-            ended = len(page) < size and not is_large(page)
+            ended = len(page) < size and not is_large(command, page)
             if ended or not _size(command, len(rows)):
                 return tuple(rows)
     raise StoreUnavailable(
@@ -166,17 +150,3 @@ def _rows(command: Any) -> Steps[tuple[Any, ...]]:
 def _size(command: Any, found: int) -> int:
     """Return the size of the next page."""
     return MOST_LISTED if command.limit is None else min(MOST_LISTED, command.limit - found)
-
-
-def _identity(row: AssetInfo | DagInfo | Run | TaskInstance | AssetEvent) -> Any:
-    match row:
-        case AssetInfo():
-            return row.asset_id
-        case DagInfo():
-            return row.dag_id
-        case Run():
-            return row.dag_id, row.run_id
-        case TaskInstance():
-            return row.scope
-        case AssetEvent():
-            return row.asset, row.number

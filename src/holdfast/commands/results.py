@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from msgspec.structs import force_setattr
 
-from holdfast.commands.base import Category, Command
+from holdfast.commands.base import Category, Command, RunCommand
 from holdfast.errors import InvalidInput
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import RETURN_VALUE
+from holdfast.model.scope import TaskScope
 from holdfast.model.value import check_json, check_key
 
 
@@ -20,6 +23,10 @@ class PutResult(Command[None], frozen=True):
     key: str
     value: str
 
+    @property
+    def subject(self) -> TaskScope:
+        return self.writer.scope
+
     def __post_init__(self) -> None:
         if self.writer.attempt is None:
             raise InvalidInput(
@@ -31,14 +38,14 @@ class PutResult(Command[None], frozen=True):
         check_json(f"the result `{self.key}` of {self.writer.scope}", self.value)
 
 
-class GetResults(Command[tuple[tuple[int, str], ...]], frozen=True):
+class GetResults(RunCommand[tuple[tuple[int, str], ...]], frozen=True):
     """Return the results of a task's instances under a key: (map index, JSON), by map index."""
 
     category = Category.READS_RUN
     sized = True
+    measured = itemgetter(1)
+    goes_on = "after", itemgetter(0)
 
-    dag_id: str
-    run_id: str
     task_id: str
     key: str = RETURN_VALUE
     map_index: int | None = None

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Final
 
-from holdfast.commands.base import Category, Command, check_count
+from holdfast.commands.base import Category, Command, RunCommand, check_count
 from holdfast.model.role import Role
 from holdfast.model.run import AssetEvent, Process, Run, RunKind, RunState, Unfinished
 from holdfast.model.value import check_json_object
 from holdfast.portable.identifier import check_id
 
 
-class DeleteRun(Command[None], frozen=True):
+class DeleteRun(RunCommand[None], frozen=True):
     """Delete a run with all its task instances and their entries."""
 
     touches_entries = True
 
-    dag_id: str
-    run_id: str
 
-
-class CreateRun(Command[Run], frozen=True, kw_only=True):
+class CreateRun(RunCommand[Run], frozen=True, kw_only=True):
     """Create a run, queued. Raises Conflict where the run exists or, for a backfill, one of its
     date. The DAG need not be known."""
 
     role = Role.EDITOR
+    repeatable = False
 
-    dag_id: str
-    run_id: str
     kind: RunKind = RunKind.MANUAL
     logical_date: datetime | None = None
     data_interval_start: datetime | None = None
@@ -44,36 +41,24 @@ class CreateRun(Command[Run], frozen=True, kw_only=True):
         check_id("run_id", self.run_id)
         check_json_object(f"conf of run {self.dag_id}/{self.run_id}", self.conf)
 
-    @property
-    def repeatable(self) -> bool:
-        return False
 
-
-class CreateAssetRun(Command[Run | None], frozen=True):
+class CreateAssetRun(RunCommand[Run | None], frozen=True):
     """Create a run of a DAG that is scheduled on assets, if its condition holds; otherwise None.
 
     All events since the previous run belong to it, and are consumed with its creation. One of
     several schedulers that ask at the same time gets the run.
     """
 
-    dag_id: str
-    run_id: str
-
-    @property
-    def repeatable(self) -> bool:
-        return False
+    repeatable = False
 
 
 _EACH_ONCE: Final = "name each once"
 
 
-class GetRun(Command[Run], frozen=True):
+class GetRun(RunCommand[Run], frozen=True):
     """Return one run. Raises NotFound where there is none."""
 
     category = Category.READS_RUN
-
-    dag_id: str
-    run_id: str
 
 
 class ListRuns(Command[tuple[Run, ...]], frozen=True, kw_only=True):
@@ -82,6 +67,8 @@ class ListRuns(Command[tuple[Run, ...]], frozen=True, kw_only=True):
     category = Category.READS
     paged = True
     sized = True
+    measured = attrgetter("conf")
+    identity = attrgetter("dag_id", "run_id")
 
     dag_id: str | None = None
     states: tuple[RunState, ...] = ()
@@ -104,7 +91,7 @@ class UnfinishedRuns(Command[tuple[Unfinished, ...]], frozen=True):
     category = Category.READS
 
 
-class ClaimRun(Command[Run], frozen=True, kw_only=True):
+class ClaimRun(RunCommand[Run], frozen=True, kw_only=True):
     """Claim a run, to execute it until the lease expires unless it is renewed.
 
     Raises Conflict where another process holds it; `dead` is a process that the caller knows to
@@ -112,15 +99,13 @@ class ClaimRun(Command[Run], frozen=True, kw_only=True):
     running already, and InvalidInput for a run that has ended, which cannot be claimed.
     """
 
-    dag_id: str
-    run_id: str
     process: Process
     lease: timedelta
     dead: Process | None = None
     most_running: int | None = None
 
 
-class FinishRun(Command[None], frozen=True):
+class FinishRun(RunCommand[None], frozen=True):
     """Finish a run that the caller holds. Raises StaleAttempt where another process holds it, or
     has ended it. The process that has ended it may report the same state again.
 
@@ -128,30 +113,26 @@ class FinishRun(Command[None], frozen=True):
     has been cleared meanwhile.
     """
 
-    dag_id: str
-    run_id: str
     process: Process
     state: RunState
     waiting: int = 0
 
 
-class ReleaseRun(Command[None], frozen=True):
+class ReleaseRun(RunCommand[None], frozen=True):
     """Release a run that has not ended, so that another process may claim it at once."""
 
-    dag_id: str
-    run_id: str
     process: Process
 
 
-class RunEvents(Command[tuple[AssetEvent, ...]], frozen=True):
+class RunEvents(RunCommand[tuple[AssetEvent, ...]], frozen=True):
     """List the asset events that started a run, oldest first."""
 
     category = Category.READS_RUN
     paged = True
     sized = True
+    measured = attrgetter("extra")
+    identity = attrgetter("asset", "number")
 
-    dag_id: str
-    run_id: str
     limit: int | None = None
     offset: int = 0
     max_size: int | None = None

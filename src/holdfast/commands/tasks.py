@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from holdfast.commands.base import MOST_WRITES, Category, Command, ScopeCommand, check_count
+from holdfast.commands.base import (
+    MOST_WRITES,
+    Category,
+    Command,
+    RunCommand,
+    ScopeCommand,
+    check_count,
+)
 from holdfast.commands.runs import _EACH_ONCE
 from holdfast.errors import InvalidInput
 from holdfast.model.entry import TaskWriter, Writer
@@ -25,13 +33,10 @@ class RegisterTask(ScopeCommand[None], frozen=True):
     scope: TaskScope
 
 
-class ListTasks(Command[tuple[TaskScope, ...]], frozen=True):
+class ListTasks(RunCommand[tuple[TaskScope, ...]], frozen=True):
     """List the task instances of a run."""
 
     category = Category.READS
-
-    dag_id: str
-    run_id: str
 
 
 class ListTaskInstances(Command[tuple[TaskInstance, ...]], frozen=True, kw_only=True):
@@ -39,6 +44,7 @@ class ListTaskInstances(Command[tuple[TaskInstance, ...]], frozen=True, kw_only=
 
     category = Category.READS
     paged = True
+    identity = attrgetter("scope")
 
     dag_id: str | None = None
     run_id: str | None = None
@@ -64,20 +70,18 @@ class TaskChange(msgspec.Struct, frozen=True):
         force_setattr(self, "error", self.error[:MAX_ERROR_LENGTH])
 
 
-class ChangeTasks(Command[None], frozen=True):
+class ChangeTasks(RunCommand[None], frozen=True):
     """Apply the decisions of the process that holds a run to its tasks, all or nothing.
 
     Only instances that have not ended and are not running, or were removed, are changed; the others
     are left alone. Raises StaleAttempt where another process holds the run.
     """
 
-    dag_id: str
-    run_id: str
     process: Process
     changes: tuple[TaskChange, ...]
 
 
-class ClearTasks(Command[tuple[TaskScope, ...]], frozen=True, kw_only=True):
+class ClearTasks(RunCommand[tuple[TaskScope, ...]], frozen=True, kw_only=True):
     """Clear tasks of a run, so that they run again; return them. A live attempt of theirs is ended.
 
     `state` decides about their task stores; by default, those of tasks that had succeeded are
@@ -87,8 +91,6 @@ class ClearTasks(Command[tuple[TaskScope, ...]], frozen=True, kw_only=True):
     role = Role.EDITOR
     touches_entries = True
 
-    dag_id: str
-    run_id: str
     tasks: tuple[tuple[str, int | None], ...]
     """Task ids, each with one map index or all of them."""
     writer: Writer
@@ -131,6 +133,10 @@ class TakeItem(Command[bool], frozen=True):
     writer: TaskWriter
     digest: str
     """Identifies the item."""
+
+    @property
+    def subject(self) -> TaskScope:
+        return self.writer.scope
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[0-9a-f]{64}", self.digest):

@@ -40,6 +40,7 @@ class Emit(Command[None], frozen=True):
     """
 
     touches_entries = True
+    repeatable = False
 
     watch: Watch
     writes: Sequence[AssetWrite] = ()
@@ -52,7 +53,3 @@ class Emit(Command[None], frozen=True):
     def texts(self) -> Iterator[tuple[StoreScope, str, str]]:
         for write in self.writes:
             yield from write.texts()
-
-    @property
-    def repeatable(self) -> bool:
-        return False

@@ -21,6 +21,8 @@ from holdfast.model.run import RunKind
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENT: Final = timedelta(microseconds=1)
+EARLIEST: Final = datetime(1, 1, 2, tzinfo=UTC)
+"""The first moment that is a date in every time zone."""
 GRACE: Final = timedelta(minutes=5)
 BEFORE_CLOCKS_CHANGE: Final = timedelta(hours=3)
 
@@ -108,9 +110,16 @@ def run_id(kind: RunKind, time: datetime) -> str:
 class _FiringTimes(ABC):
     """The moments at which a schedule fires, all in UTC."""
 
-    @abstractmethod
     def after(self, time: datetime) -> datetime | None:
         """Return the first moment later than `time`; None where there is none."""
+        try:
+            return self._after(time)
+        except OverflowError:
+            return None  # it is later than any date
+
+    @abstractmethod
+    def _after(self, time: datetime) -> datetime | None:
+        """Return the first moment later than `time`. May raise OverflowError."""
 
     @abstractmethod
     def latest(self, time: datetime) -> datetime | None:
@@ -122,7 +131,7 @@ class _FiringTimes(ABC):
 
     def first(self, time: datetime) -> datetime | None:
         """Return the first moment not earlier than `time`."""
-        return self.after(time - MOMENT)
+        return self.after(max(time, EARLIEST) - MOMENT)
 
 
 class _CronTimes(_FiringTimes):
@@ -147,7 +156,7 @@ class _CronTimes(_FiringTimes):
                 f"`{schedule.timezone}` is not a time zone", hint="use a name such as Europe/Berlin"
             ) from None
 
-    def after(self, time: datetime) -> datetime | None:
+    def _after(self, time: datetime) -> datetime | None:
         # Where clocks are set back, an hour occurs twice and cronsim may return its first
         # occurrence.
         for found in CronSim(self.expression, time.astimezone(self.zone)):
@@ -197,7 +206,7 @@ class _IntervalTimes(_FiringTimes):
         if self.interval <= timedelta(0):
             raise InvalidInput(f"the interval of a schedule must be positive, not {self.interval}")
 
-    def after(self, time: datetime) -> datetime | None:
+    def _after(self, time: datetime) -> datetime | None:
         steps = (time - self.origin) // self.interval + 1
         return self.origin + (max(steps, 0) if self.start else steps) * self.interval
 
@@ -226,9 +235,9 @@ def _next(
     since: datetime,
     now: datetime,
 ) -> datetime | None:
-    if scheduled_until is not None:
-        start = dag.start_date or scheduled_until  # the start date may have been moved since
-        following = times.after(max(scheduled_until, start - MOMENT))
+    # The start date may have been moved since.
+    if scheduled_until is not None and (dag.start_date or scheduled_until) <= scheduled_until:
+        following = times.after(scheduled_until)
     elif dag.start_date is not None:
         following = times.first(dag.start_date)
     else:

@@ -19,7 +19,7 @@ from holdfast.errors import (
     VersionConflict,
 )
 from holdfast.model.entry import TaskWriter
-from holdfast.model.run import EmittedEvent, Process, Watch
+from holdfast.model.run import Watch
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 
 _COMPARED = 50
@@ -35,21 +35,21 @@ def unknown_task(scope: TaskScope) -> UnknownTaskInstance:
 
 
 def unknown_asset(scope: AssetScope, names: Sequence[str]) -> UnknownAsset:
-    shown = _similar(scope.name or scope.uri or "", names) or names[:5]
-    more = ", …" if len(shown) < len(names) else ""
-    known = f"declared assets: {', '.join(shown)}{more}. " if names else ""
+    listed = _similar(scope.name or scope.uri or "", names)
+    known = f"declared assets: {listed}. " if names else ""
     return UnknownAsset(
         f"{scope} is not known",
         hint=f"{known}Check the name, or declare it as inlet or outlet of a task, or by hand",
     )
 
 
-def _similar(sought: str, names: Sequence[str]) -> list[str]:
-    """Return similar names. Only a few short names of about the same length are compared: the
-    comparison is slow, and anybody can ask for a name that does not exist."""
+def _similar(sought: str, names: Sequence[str]) -> str:
+    """List similar names, or the first ones. Only a few short names of about the same length are
+    compared: the comparison is slow, and anybody can ask for a name that does not exist."""
     near = sorted(names, key=lambda name: abs(len(name) - len(sought)))[:_COMPARED]
     short = [name for name in near if len(name) <= _LONGEST_COMPARED]
-    return get_close_matches(sought[:_LONGEST_COMPARED], short, n=3, cutoff=0.6)
+    shown = get_close_matches(sought[:_LONGEST_COMPARED], short, n=3, cutoff=0.6) or names[:5]
+    return ", ".join(shown) + (", …" if len(shown) < len(names) else "")
 
 
 def inactive(scope: AssetScope) -> AssetInactive:
@@ -116,9 +116,7 @@ def taken(name: str, uri: str, other_name: str, other_uri: str) -> InvalidInput:
 
 
 def unknown_dag(dag_id: str, known: Sequence[str]) -> NotFound:
-    shown = _similar(dag_id, known) or known[:5]
-    more = ", …" if len(shown) < len(known) else ""
-    hint = f"known DAGs: {', '.join(shown)}{more}" if known else "no DAG file has been read"
+    hint = f"known DAGs: {_similar(dag_id, known)}" if known else "no DAG file has been read"
     return NotFound(f"DAG `{dag_id}` is not known", hint=hint)
 
 
@@ -130,66 +128,20 @@ def dag_elsewhere(dag_id: str, file: str, other: str) -> Conflict:
     )
 
 
-def repeated_dag(dag_id: str, file: str) -> InvalidInput:
-    return InvalidInput(
-        f"{file} holds more than one DAG `{dag_id}`", hint="give each its own dag_id"
-    )
-
-
 def unknown_run(dag_id: str, run_id: str) -> NotFound:
-    return NotFound(
-        f"{_run(dag_id, run_id)} is not known",
-        hint="`holdfast runs list` shows the known runs",
-    )
+    hint = "`holdfast runs list` shows the known runs"
+    return NotFound(f"run {dag_id}/{run_id} is not known", hint=hint)
 
 
 def run_exists(dag_id: str, run_id: str) -> Conflict:
-    return Conflict(
-        f"{_run(dag_id, run_id)} exists already",
-        hint="choose another run id, or continue that run",
-    )
-
-
-def run_ended(dag_id: str, run_id: str, state: str) -> InvalidInput:
-    return InvalidInput(
-        f"{_run(dag_id, run_id)} has ended: {state}",
-        hint="clear the tasks that should run again: `holdfast tasks clear`",
-    )
+    hint = "choose another run id, or continue that run"
+    return Conflict(f"run {dag_id}/{run_id} exists already", hint=hint)
 
 
 def run_external(dag_id: str, run_id: str) -> InvalidInput:
     return InvalidInput(
-        f"{_run(dag_id, run_id)} is external: a program that Holdfast did not start runs its tasks",
+        f"run {dag_id}/{run_id} is external: a program that Holdfast did not start runs its tasks",
         hint="start that program again",
-    )
-
-
-def run_held(dag_id: str, run_id: str, owner: Process | None) -> Conflict:
-    return Conflict(
-        f"{_run(dag_id, run_id)} is being run by {owner}",
-        hint="wait until that process has ended; its leases expire soon after",
-    )
-
-
-def runs_enough(dag_id: str, run_id: str, running: int) -> Conflict:
-    return Conflict(
-        f"{_run(dag_id, run_id)} must wait: {running} runs of its DAG are active",
-        hint="it starts when one of them has ended; `max_active_runs` limits how many may run",
-    )
-
-
-def run_lost(dag_id: str, run_id: str, asker: Process, owner: Process | None) -> StaleAttempt:
-    holder = f"{owner} does" if owner else "no process does"
-    return StaleAttempt(
-        f"{asker} does not hold {_run(dag_id, run_id)}: {holder}",
-        hint="nothing was written; this process should leave the run alone",
-    )
-
-
-def run_changed(dag_id: str, run_id: str) -> Conflict:
-    return Conflict(
-        f"run `{run_id}` of `{dag_id}` cannot end yet: its tasks have changed",
-        hint="some were cleared; read them again",
     )
 
 
@@ -200,29 +152,11 @@ def overtaken(scope: TaskScope, newest: int) -> StaleAttempt:
     )
 
 
-def task_ended(scope: TaskScope, state: str) -> StaleAttempt:
-    return StaleAttempt(f"{scope} has ended: {state}", hint="clear it to run it again")
-
-
-def watched(asset: AssetScope, watcher: str, owner: Process | None) -> Conflict:
-    return Conflict(
-        f"watcher `{watcher}` of {asset} is being run by {owner}",
-        hint="wait until that process has ended; its leases expire soon after",
-    )
-
-
 def watch_lost(watch: Watch, reading: bool = False) -> StaleAttempt:
     return StaleAttempt(
         f"watch {watch.number} of watcher `{watch.watcher}` of {watch.asset} may not "
         f"{_does(reading)}: a newer one has begun",
         hint=f"{_nothing(reading)}this process is a leftover and should stop",
-    )
-
-
-def not_watched(watch: Watch, event: EmittedEvent) -> InvalidInput:
-    return InvalidInput(
-        f"watcher `{watch.watcher}` of {watch.asset} reports an event of asset `{event.name}`",
-        hint="a watcher reports events of the asset that it watches",
     )
 
 
@@ -261,10 +195,6 @@ def _does(reading: bool) -> str:
 
 def _nothing(reading: bool) -> str:
     return "" if reading else "nothing was written; "
-
-
-def _run(dag_id: str, run_id: str) -> str:
-    return f"run {dag_id}/{run_id}"
 
 
 def held_back(scope: StoreScope, key: str) -> Conflict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
@@ -84,10 +84,14 @@ class HttpStore(Store):
 
     def _answer(self, command: Command[A]) -> A:
         response = self._ask("POST", JSON.encode(command), once=not command.reads)
+        return self._decoded(response, partial(JSON.decode_answer, command))
+
+    def _decoded(self, response: Response, decode: Callable[[bytes], A]) -> A:
+        """Return the content of a response. Raise the error that it reports."""
         if response.status != HTTPStatus.OK:
             raise refusal(self.url, response)
         try:
-            return JSON.decode_answer(command, response.body)
+            return decode(response.body)
         except msgspec.DecodeError:
             raise foreign_response(self.url, response) from None
 
@@ -98,12 +102,8 @@ class HttpStore(Store):
     def token_for(self, wanted: Wanted) -> str:
         """Return a token for another client, with fewer permissions than this store's own."""
         response = self._ask("POST", JSON.encode(wanted), path=TOKENS)
-        if response.status != HTTPStatus.OK:
-            raise refusal(self.url, response)
-        try:
-            return msgspec.json.decode(response.body, type=Issued).token
-        except msgspec.DecodeError:
-            raise foreign_response(self.url, response) from None
+        issued: Issued = self._decoded(response, partial(msgspec.json.decode, type=Issued))
+        return issued.token
 
     def close(self) -> None:
         self._transport.close()
@@ -111,13 +111,7 @@ class HttpStore(Store):
     @cached_property
     def _commands(self) -> frozenset[str]:
         """Names of the commands that the server's own store supports."""
-        response = self._ask("GET")
-        if response.status != HTTPStatus.OK:
-            raise refusal(self.url, response)
-        try:
-            return msgspec.json.decode(response.body, type=frozenset[str])
-        except msgspec.DecodeError:
-            raise foreign_response(self.url, response) from None
+        return self._decoded(self._ask("GET"), partial(msgspec.json.decode, type=frozenset[str]))
 
     def _ask(
         self, method: str, body: bytes = b"", *, path: str = COMMANDS, once: bool = False

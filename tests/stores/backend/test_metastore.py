@@ -116,6 +116,19 @@ def test_cleanup_uses_the_configured_batch_size(
     assert store.execute(c.CountExpired(datetime.now(UTC))) == 0
 
 
+def test_the_settings_of_the_database_apply(
+    store: SqlStore, backend: MetastoreStateBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST__CORE__RETRY_WINDOW", "7s")
+    monkeypatch.setenv("HOLDFAST__DATABASE__MAX_CONNECTIONS", "3")
+    monkeypatch.setenv("HOLDFAST__STATE_STORE__ASSET_HISTORY_LIMIT", "2")
+
+    options = backend._store._options  # type: ignore[attr-defined]
+
+    assert options["retry_window"] == timedelta(seconds=7)
+    assert (options["max_connections"], options["history_limit"]) == (3, 2)
+
+
 def test_an_unknown_task_is_an_error(store: SqlStore, backend: MetastoreStateBackend) -> None:
     with pytest.raises(UnknownTaskInstance):
         backend.set(TaskScope("sales", "monday", "laod"), "a", "1")

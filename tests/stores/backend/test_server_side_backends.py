@@ -13,7 +13,8 @@ from servers import ServerDatabase, SqliteDatabase
 
 from holdfast import commands as c
 from holdfast.errors import BackendFailed, InvalidBackend, NotSupported, StaleAttempt
-from holdfast.model.entry import ApiWriter, BackendCleanup, TaskWriter
+from holdfast.model.entry import ApiWriter, BackendCleanup, TaskWriter, WatcherWriter
+from holdfast.model.run import Process
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores.backend.contract import load_backend
 from holdfast.stores.sql import SqlStore
@@ -22,6 +23,7 @@ from holdfast.testing.gaps import IF_VERSION, WITHOUT_OPTIONAL_METHODS
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")
+ORDERS = AssetScope(name="orders")
 
 
 @pytest.mark.full
@@ -122,6 +124,26 @@ class Broken(DictBackend):
 
     def set(self, scope: Any, key: str, value: str, **options: Any) -> None:
         raise OSError("bucket on fire")
+
+
+def test_a_condition_that_the_backend_cannot_check_is_refused_before_any_write(
+    ledger: SqlStore,
+) -> None:
+    backend = DictBackend()
+    store = backend.open(ledger)
+    process = Process("host", 1, "now")
+    watch = store.execute(
+        c.StartWatch(asset=ORDERS, watcher="w", process=process, lease=timedelta(minutes=1))
+    )
+    writes = (
+        c.Set(ORDERS, "a", "1", WatcherWriter()),
+        c.Set(ORDERS, "b", "1", WatcherWriter(), if_version=0),
+    )
+
+    with pytest.raises(NotSupported, match="DictBackend cannot compare versions"):
+        store.execute(c.Emit(watch, writes))
+
+    assert store.execute(c.Get(ORDERS, "a")) is None
 
 
 def test_an_exception_of_a_backend_is_reported_as_its_failure(ledger: SqlStore) -> None:

@@ -17,7 +17,7 @@ from dict_backends import (
 from holdfast import commands as c
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.accessor.task_store import TaskStore
-from holdfast.errors import BackendFailed, ObjectBusy, ValueTooLarge
+from holdfast.errors import BackendFailed, NotSupported, ObjectBusy, ValueTooLarge
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import as_reference, reference_in
@@ -25,6 +25,7 @@ from holdfast.store import Store
 from holdfast.stores.backend.contract import BaseStoreBackend
 from holdfast.stores.offload.hook_names import WorkerHooks
 from holdfast.stores.offload.store import OffloadStore
+from holdfast.stores.sql import SqlStore
 from holdfast.testing import MakeStore
 from holdfast.testing.conformance.assets import Declarations, Deletion
 from holdfast.testing.conformance.cleanup import Cleanup
@@ -479,3 +480,48 @@ def test_a_class_without_hooks_leaves_values_inline(inner: Store) -> None:
 
     assert inner.execute(c.Get(TASK, "job")) == "1"
     assert store.get("job") == 1
+
+
+class OnlyTasks(DictBackend):
+    """Offloads values of tasks, and leaves those of assets inline."""
+
+    def serialize_task_store_to_ref(self, *, value: Any, key: str, ti_id: str) -> str:
+        return f"{ti_id}/{key}"
+
+
+def test_a_staged_value_that_stays_inline_takes_effect(inner: Store) -> None:
+    store = OffloadStore(inner, OnlyTasks())
+    writer = TaskWriter(TASK, store.execute(c.StartAttempt(TASK)))
+    store.execute(c.Set(ORDERS, "watermark", "7", writer, on_success=True))
+
+    store.execute(c.FinishAttempt(writer, succeeded=True))
+
+    assert inner.execute(c.Get(ORDERS, "watermark")) == "7"
+
+
+def test_an_older_part_of_a_history_does_not_show_the_new_value(inner: Store) -> None:
+    store = OffloadStore(inner, CanonicalHooks())
+    store.execute(c.Set(ORDERS, "cursor", "1", ANN))
+    newest = store.execute(c.Set(ORDERS, "cursor", "2", ANN))
+
+    with pytest.raises(NotSupported, match="keeps no old values of `cursor`"):
+        store.execute(c.History(ORDERS, "cursor", before=newest))
+
+
+class FailsWithBinary(CanonicalHooks):
+    def delete(self, scope: StoreScope, key: str, *, session: Any = None) -> None:
+        raise ValueError("cannot parse \0\udcff\n")
+
+
+def test_a_reason_that_no_database_can_store_is_shortened_to_one_that_it_can(
+    database_url: str,
+) -> None:
+    with SqlStore(database_url) as inner:
+        inner.execute(c.RegisterTask(TASK))
+        store = OffloadStore(inner, FailsWithBinary())
+        store.execute(c.Set(TASK, "k", "1", ANN))
+
+        store.execute(c.Delete(TASK, "k", ANN))
+
+        queue = inner.execute(c.CountPurges())
+    assert (queue.failing, queue.error) == (1, "ValueError: cannot parse")

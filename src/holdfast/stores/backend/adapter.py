@@ -6,7 +6,6 @@ A write holds the scope's lock in the database while the backend writes, so that
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,7 +26,7 @@ from holdfast.model.scope import AssetScope, StoreScope
 from holdfast.portable.tables import ENTRIES
 from holdfast.store import Store
 from holdfast.stores.backend.contract import BaseStoreBackend, inside_backend
-from holdfast.stores.sql import SqlStore
+from holdfast.stores.sql import SqlStore, rows
 from holdfast.stores.sql.operations import (
     OPERATIONS,
     attempts,
@@ -55,7 +54,6 @@ from holdfast.stores.sql.operations.staging import (
     staged_for,
 )
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Operation, Steps
-from holdfast.stores.sql.rows import Row
 
 A = TypeVar("A")
 
@@ -191,8 +189,7 @@ class BackendStore(Store):
         return (yield from resolve(command.scope))
 
     def _set(self, context: Context, command: c.Set) -> Steps[int]:
-        if command.if_version is not None and not self.supports(c.GetEntry):
-            raise self._cannot("compare versions (`if_version`)")
+        self._check_condition(command)
         owner = yield from open_scope(command.scope, command.writer)
         if command.on_success:
             assert isinstance(command.writer, TaskWriter)
@@ -205,11 +202,17 @@ class BackendStore(Store):
             return owner.revision
         return (yield from self._write(owner, command, command.reservation))
 
+    def _check_condition(self, command: c.Command[Any]) -> None:
+        """Raise NotSupported for a write on a version, if the backend has no versions."""
+        conditional = isinstance(command, c.Set) and command.if_version is not None
+        if conditional and not self.supports(c.GetEntry):
+            raise self._cannot("compare versions (`if_version`)")
+
     def _write(self, owner: Owner, command: c.Set, reservation: str | None) -> Steps[int]:
         version = yield from count_write(owner)
         scope = yield from resolve(command.scope)
         yield from purging.track_object(scope, command.key, command.value, reservation)
-        expiry = command.expires_at and command.expires_at.astimezone(UTC)
+        expiry = rows.time_of(rows.micros(command.expires_at))  # in UTC
         if self.supports(c.GetEntry):
             inner = msgspec.structs.replace(command, scope=scope, expires_at=expiry)
             return (yield from self._execute(inner))
@@ -312,7 +315,7 @@ class BackendStore(Store):
         return (yield from self._execute(command))
 
     def _apply(
-        self, context: Context, asset_id: int, staged: list[Row], writer: TaskWriter
+        self, context: Context, asset_id: int, staged: list[rows.Row], writer: TaskWriter
     ) -> Steps[None]:
         """Apply the staged write before the success is recorded: a crash in between leaves the
         attempt unfinished, and the next attempt does the work again before it stages anew."""
@@ -330,7 +333,8 @@ class BackendStore(Store):
         the event, since the two cannot share a transaction."""
         for write in command.writes:
             self._operation(write)
-        yield from watches.emit(context, command, self._operations)
+            self._check_condition(write)
+        yield from watches.emit(self._operation, context, command)
 
     def _delete_run(self, context: Context, command: c.DeleteRun) -> Steps[None]:
         yield BEGIN
@@ -338,7 +342,7 @@ class BackendStore(Store):
         tasks = yield from registry.list_tasks(context, c.ListTasks(command.dag_id, command.run_id))
         for scope in tasks:
             yield from self._emptied(scope)
-        yield from registry.drop_run(context, command)
+        yield from registry.delete_run(context, command)
 
     def _delete_asset(self, context: Context, command: c.DeleteAsset) -> Steps[None]:
         yield BEGIN
@@ -347,7 +351,7 @@ class BackendStore(Store):
         assert scope.asset_id is not None
         yield from registry.lock_asset(scope.asset_id)
         yield from self._emptied(scope)
-        yield from registry.drop_asset(context, scope.asset_id)
+        yield from registry.delete_asset(context, command)
 
     def _delete_orphans(self, context: Context, command: c.DeleteOrphans) -> Steps[int]:
         orphans = yield from expiry.lock_orphans(command)

@@ -41,8 +41,12 @@ class MetastoreStateBackend(BaseStoreBackend):
         from holdfast.stores.sql import SqlStore
 
         settings = load()
-        limit = settings.state_store.asset_history_limit
-        return SqlStore(settings.database_url, history_limit=limit)
+        return SqlStore(
+            settings.database_url,
+            history_limit=settings.state_store.asset_history_limit,
+            retry_window=settings.core.retry_window,
+            max_connections=settings.database.max_connections,
+        )
 
     def get(self, scope: StoreScope, key: str, *, session: Any = None) -> str | None:
         return self._do(c.Get(scope, key), session)

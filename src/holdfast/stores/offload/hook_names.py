@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from holdfast.errors import NotSupported
-from holdfast.model.scope import AssetScope, StoreScope, TaskScope
+from holdfast.model.scope import StoreScope, TaskScope
 from holdfast.model.value import JsonValue, decode, encode
 from holdfast.stores.backend.contract import BaseStoreBackend
 
@@ -19,47 +18,28 @@ class Spelling(NamedTuple):
     purge: str | None
     as_text: bool
     """Whether the hooks take and return JSON text instead of the value."""
-    task: Callable[[TaskScope], dict[str, Any]]
-    asset: Callable[[AssetScope], dict[str, Any]]
-    """The keyword arguments that identify the owner of the value."""
+    asset: str = ""
+    """The name of the argument that identifies an asset; empty if the hooks take the scope."""
 
-
-def _asset_ref(scope: AssetScope) -> str:
-    return scope.name or scope.uri or str(scope.asset_id)
+    def owner(self, scope: StoreScope) -> dict[str, Any]:
+        """Return the keyword argument that identifies the owner of the value."""
+        if not self.asset:
+            return {"scope": scope}
+        if isinstance(scope, TaskScope):
+            return {"ti_id": str(scope.ti_id)}
+        return {self.asset: scope.name or scope.uri or str(scope.asset_id)}
 
 
 SPELLINGS = (
     Spelling(
-        "serialize_{}_store_to_ref",
-        "deserialize_{}_store_from_ref",
-        None,
-        False,
-        lambda scope: {"ti_id": str(scope.ti_id)},
-        lambda scope: {"asset_ref": _asset_ref(scope)},
+        "serialize_{}_store_to_ref", "deserialize_{}_store_from_ref", None, False, "asset_ref"
     ),
+    Spelling("serialize_{}_state_store_to_ref", "deserialize_{}_state_store_from_ref", None, False),
+    Spelling("serialize_{}_state_to_ref", "deserialize_{}_state_from_ref", None, True, "asset_ref"),
     Spelling(
-        "serialize_{}_state_store_to_ref",
-        "deserialize_{}_state_store_from_ref",
-        None,
-        False,
-        lambda scope: {"scope": scope},
-        lambda scope: {"scope": scope},
-    ),
-    Spelling(
-        "serialize_{}_state_to_ref",
-        "deserialize_{}_state_from_ref",
-        None,
-        True,
-        lambda scope: {"ti_id": str(scope.ti_id)},
-        lambda scope: {"asset_ref": _asset_ref(scope)},
-    ),
-    Spelling(
-        "serialize_{}_state_value",
-        "deserialize_{}_state_value",
-        "purge_{}_state",
-        True,
-        lambda scope: {"ti_id": str(scope.ti_id)},
-        lambda scope: {"asset_name": _asset_ref(scope)},
+        *("serialize_{}_state_value", "deserialize_{}_state_value", "purge_{}_state"),
+        as_text=True,
+        asset="asset_name",
     ),
 )
 
@@ -104,10 +84,9 @@ class WorkerHooks:
     def serialize(self, scope: StoreScope, key: str, value: JsonValue) -> str:
         """Write the value to storage and return its reference."""
         spelling = self._spelling[_kind(scope)]
-        owner = spelling.task(scope) if isinstance(scope, TaskScope) else spelling.asset(scope)
         hook = getattr(self._backend, spelling.serialize.format(_kind(scope)))
         given = encode(value) if spelling.as_text else value
-        return hook(value=given, key=key, **owner)  # type: ignore[no-any-return]
+        return hook(value=given, key=key, **spelling.owner(scope))  # type: ignore[no-any-return]
 
     def deserialize(self, scope: StoreScope, stored: str) -> Any:
         """Return the value behind a reference."""

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -180,6 +181,17 @@ async def _all(calls: Any) -> list[Any]:
     return done
 
 
+@contextmanager
+def _reported(what: str, hint: str) -> Iterator[None]:
+    """Raise BackendFailed for what a hook raises; Holdfast's own errors pass through."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception as error:
+        raise BackendFailed(f"{what}: {type(error).__name__}: {error}", hint=hint) from error
+
+
 class HookStorage(Storage):
     """Stores values with a third party's hooks. The reference depends on scope and key alone, so a
     new value overwrites the one before."""
@@ -206,14 +218,8 @@ class HookStorage(Storage):
 
     def _put(self, parcel: Parcel) -> str:
         where = f"{self.name} could not store `{parcel.key}` of {parcel.scope}"
-        try:
+        with _reported(where, "the entry is unchanged"):
             reference: Any = self._hooks.serialize(parcel.scope, parcel.key, decode(parcel.content))
-        except HoldfastError:
-            raise
-        except Exception as error:
-            raise BackendFailed(
-                f"{where}: {type(error).__name__}: {error}", hint="the entry is unchanged"
-            ) from error
         if not isinstance(reference, str) or not reference:
             raise BackendFailed(
                 f"{where}: the reference is {reference!r:.60}, not text",
@@ -235,16 +241,11 @@ class HookStorage(Storage):
         return texts
 
     def _fetch(self, scope: StoreScope, reference: str) -> str:
-        try:
+        with _reported(
+            f"{self.name} could not read `{one_line(reference)}` of {scope}",
+            "the entry refers to an object that is missing or cannot be reached from here",
+        ):
             text = encode(self._hooks.deserialize(scope, reference))
-        except HoldfastError:
-            raise
-        except Exception as error:
-            raise BackendFailed(
-                f"{self.name} could not read `{one_line(reference)}` of {scope}: "
-                f"{type(error).__name__}: {error}",
-                hint="the entry refers to an object that is missing or cannot be reached from here",
-            ) from error
         if not fits(text, self._max_bytes):
             raise BackendFailed(
                 f"`{one_line(reference)}` of {scope} refers to a value of {len(text.encode()):,} "
@@ -277,15 +278,11 @@ class HookStorage(Storage):
     def clear(self, part: Part) -> Steps[bool]:
         assert part.scope is not None
         clear = partial(self._hooks.clear, part.scope, all_map_indices=part.all_map_indices)
-        try:
+        with _reported(
+            f"{self.name}.clear of {part.scope} failed",
+            "the objects are in the purge queue, and will be deleted one by one",
+        ):
             return bool((yield in_thread(clear)))
-        except HoldfastError:
-            raise
-        except Exception as error:
-            raise BackendFailed(
-                f"{self.name}.clear of {part.scope} failed: {type(error).__name__}: {error}",
-                hint="the objects are in the purge queue, and will be deleted one by one",
-            ) from error
 
     def _is_in_use(self, purge: Purge) -> Steps[bool]:
         """Return whether an entry needs the object: most hooks delete by scope and key alone."""

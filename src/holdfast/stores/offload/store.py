@@ -137,6 +137,8 @@ class OffloadStore(ReferenceStore):
         return await self.inner.aexecute(wanted)
 
     def _steps(self, command: c.Command[Any]) -> Steps[Any]:
+        if command.category is c.Category.READS_ENTRIES:
+            return (yield from self._read(command))
         match command:
             case c.Set() | c.SetMany():
                 return (yield from self._write(command))
@@ -144,8 +146,6 @@ class OffloadStore(ReferenceStore):
                 return (yield from self._emit(command))
             case c.Advance():
                 yield from self._bring_inline(command)
-            case c.Get() | c.GetEntry() | c.History() | c.List():
-                return (yield from self._read(command))
             case c.Rewind():
                 return (yield from self._rewind(command))
             case c.Delete() | c.Clear():
@@ -172,8 +172,9 @@ class OffloadStore(ReferenceStore):
         return answer
 
     def _staged_as(self, command: c.Set) -> tuple[c.Set, c.Set]:
-        """Return a staged write as it is remembered here, and as it is sent: without its value if
-        that would overwrite the current object, which would be lost if the attempt failed."""
+        """Return a staged write as it is remembered here, and as it is sent. Its value is in one of
+        them: held back here if it would overwrite the current object, which would be lost if the
+        attempt failed, and sent otherwise."""
         kept = self._storage.in_place and self._parcel(command.scope, command.key, command.value)
         if not kept:
             return msgspec.structs.replace(command, value=""), command
@@ -374,7 +375,8 @@ class OffloadStore(ReferenceStore):
         return answer
 
     def _history(self, command: c.History, steps: tuple[Version[str], ...]) -> Steps[Any]:
-        self._check_past(command, [step.value for step in steps[1:]])
+        past = steps if command.before is not None else steps[1:]
+        self._check_past(command, [step.value for step in past])
         stored = [(command.scope, command.key, step.value or "") for step in steps]
         values = yield from self._all_resolved(None, stored)
         return tuple(
@@ -454,7 +456,7 @@ class OffloadStore(ReferenceStore):
         """Offload the values that were held back, and stage their references."""
         if self._storage.in_place:
             for staged_key, command in list(self._staged.items()):
-                if staged_key[0] == writer:
+                if staged_key[0] == writer and command.value:
                     yield from self._sent((command,), lambda sent: sent[0])
                     del self._staged[staged_key]
 

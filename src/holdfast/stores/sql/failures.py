@@ -26,9 +26,10 @@ _PASSING = (
     *("too many clients", "terminating"),
 )
 _MYSQL_LOST = {2003, 2006, 2013, 2055, 1040, 1053, 1927}
-# Deadlocks, stale snapshots, and the same row inserted twice: every insert follows a lookup.
-_CLASHES = {"40001", "40P01", "23505"}
-_MYSQL_CLASHES = {1213, 1020, 1062}
+# Deadlocks, stale snapshots, the same row inserted twice, and a row whose owner somebody has just
+# deleted: every insert follows a lookup.
+_CLASHES = {"40001", "40P01", "23505", "23503"}
+_MYSQL_CLASHES = {1213, 1020, 1062, 1452}
 _TOO_LONG = {"57014", "55P03", 1205, 1969, 3024}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.errors import InvalidInput
 from holdfast.model.entry import AssetInfo, Entry, Expired, TaskWriter, Version, Writer, signature
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 
@@ -17,12 +18,22 @@ Row = Sequence[Any]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _decode_writer: Callable[[str], Writer] = msgspec.json.Decoder(Writer).decode
 _encode_writer = msgspec.json.Encoder().encode
 
 
 def micros(time: datetime | None) -> int | None:
-    return None if time is None else (time - _EPOCH) // _MICROSECOND
+    """Return the column of a time. Raise InvalidInput for one that could not be read back."""
+    if time is None:
+        return None
+    if time.tzinfo is None:
+        raise InvalidInput(f"the time {time} has no time zone", hint="add tzinfo=UTC")
+    found = (time - _EPOCH) // _MICROSECOND
+    if not _FIRST <= found <= _LAST:
+        raise InvalidInput(f"the time {time} is out of range in UTC", hint="years 1 to 9999")
+    return found
 
 
 def microseconds(span: timedelta | None) -> int | None:

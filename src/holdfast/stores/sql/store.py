@@ -213,17 +213,15 @@ class SqlStore(Store):
         self, steps: Steps[A], progress: Progress, timeout: Timeout = NO_TIMEOUT
     ) -> flow.Steps[str | Query | Call, A]:
         """Yield the queries and calls of an operation, and the SQL text of its transaction."""
+        dialect = self._dialect
         try:
             query = next(steps)
             while True:
                 timeout.check()
                 answer = None
-                if query is BEGIN:
-                    yield self._dialect.begin
-                    progress.begun = True
-                elif query is SNAPSHOT:
+                if query is BEGIN or query is SNAPSHOT:
                     if not progress.begun:
-                        yield from self._dialect.snapshot
+                        yield from (dialect.begin,) if query is BEGIN else dialect.snapshot
                         progress.begun = True
                 elif query is ROLLBACK:
                     yield "ROLLBACK"

@@ -71,23 +71,19 @@ class ObjectStoreBackend(BaseStoreBackend):
 
     def put(self, reference: str, scope: StoreScope, key: str, content: bytes) -> None:
         """Write the object of a reference that `reference_for` returned."""
-        with translated("write", reference):
-            run(self._objects.put(reference, content, naming.metadata(naming.owner(scope), key)))
+        run(self._objects.put(reference, content, naming.metadata(naming.owner(scope), key)))
 
     async def aput(self, reference: str, scope: StoreScope, key: str, content: bytes) -> None:
-        with translated("write", reference):
-            metadata = naming.metadata(naming.owner(scope), key)
-            await arun(self._objects.put(reference, content, metadata))
+        metadata = naming.metadata(naming.owner(scope), key)
+        await arun(self._objects.put(reference, content, metadata))
 
     def fetch(self, reference: str) -> bytes:
         """Return the content. Raise ObjectMissing if the object is gone, and BackendFailed if it
         has been changed or cannot be read."""
-        with translated("read", reference):
-            return run(self._objects.fetch(reference))
+        return run(self._objects.fetch(reference))
 
     async def afetch(self, reference: str) -> bytes:
-        with translated("read", reference):
-            return await arun(self._objects.fetch(reference))
+        return await arun(self._objects.fetch(reference))
 
     def remove(self, references: Sequence[str]) -> dict[str, str]:
         """Delete objects; return reasons for those that remain. Absent ones count as deleted."""
@@ -150,30 +146,22 @@ class ObjectStoreBackend(BaseStoreBackend):
 
     def delete(self, scope: StoreScope, key: str, *, session: Any = None) -> None:
         """Delete every object of the key, whatever its content."""
-        folders = _folders(scope, key)
-        with translated("delete", self._objects.reference(folders[0])):
-            run(self._objects.remove_folders(folders))
+        run(self._objects.remove_folders(_folders(scope, key)))
 
     def clear(
         self, scope: StoreScope, *, all_map_indices: bool = False, session: Any = None
     ) -> None:
         """Delete every object of the scope. With `all_map_indices`, objects that the hooks wrote
         under the id of another map index are not found, since ids cannot be guessed."""
-        folders = _folders(scope, all_map_indices=all_map_indices)
-        with translated("delete", self._objects.reference(folders[0])):
-            run(self._objects.remove_folders(folders))
+        run(self._objects.remove_folders(_folders(scope, all_map_indices=all_map_indices)))
 
     async def adelete(self, scope: StoreScope, key: str, *, session: Any = None) -> None:
-        folders = _folders(scope, key)
-        with translated("delete", self._objects.reference(folders[0])):
-            await arun(self._objects.remove_folders(folders))
+        await arun(self._objects.remove_folders(_folders(scope, key)))
 
     async def aclear(
         self, scope: StoreScope, *, all_map_indices: bool = False, session: Any = None
     ) -> None:
-        folders = _folders(scope, all_map_indices=all_map_indices)
-        with translated("delete", self._objects.reference(folders[0])):
-            await arun(self._objects.remove_folders(folders))
+        await arun(self._objects.remove_folders(_folders(scope, all_map_indices=all_map_indices)))
 
     def serialize_task_store_to_ref(self, *, value: JsonValue, key: str, ti_id: str) -> str:
         return self._serialize(value, naming.folder_by_id(ti_id, key), {"ti": ti_id}, key)
@@ -202,8 +190,7 @@ class ObjectStoreBackend(BaseStoreBackend):
         reference = self._reference_for(folder, content)
         if reference is None:
             return text
-        with translated("write", reference):
-            run(self._objects.put(reference, content, naming.metadata(owner, key)))
+        run(self._objects.put(reference, content, naming.metadata(owner, key)))
         return reference
 
     def _deserialize(self, stored: str) -> Any:

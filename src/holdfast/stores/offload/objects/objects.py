@@ -13,6 +13,7 @@ from holdfast.errors import BackendFailed
 from holdfast.model.object_url import Address
 from holdfast.stores.offload.objects import failure, naming
 from holdfast.stores.offload.objects.compression import LARGEST, PIECE, Damaged, unpacked, unpacker
+from holdfast.stores.offload.objects.failure import translated
 from holdfast.stores.offload.objects.opening import check_process, open_store
 from holdfast.stores.offload.objects.steps import Steps, call, following
 from holdfast.stores.offload.objects.upload import PART_SIZE, Upload
@@ -47,14 +48,20 @@ class Objects:
 
     def put(self, reference: str, content: bytes, metadata: dict[str, str]) -> Steps[None]:
         """Write the object, unless it exists already. Local files have no metadata."""
-        root, path, suffix = self._located(reference)
-        store = self._opened(root, create=True)
-        attributes = metadata if root.scheme != "file" else None
-        yield from Upload(store, path, suffix, content, attributes).steps()
+        with translated("write", reference):
+            root, path, suffix = self._located(reference)
+            store = self._opened(root, create=True)
+            attributes = metadata if root.scheme != "file" else None
+            yield from Upload(store, path, suffix, content, attributes).steps()
 
     def fetch(self, reference: str) -> Steps[bytes]:
-        """Return the content, verified against the digest in the reference. Raise BackendFailed if
-        they differ, and before reading an object that is too large."""
+        """Return the content, verified against the digest in the reference. Raise ObjectMissing if
+        the object is gone, and BackendFailed if it has been changed, is too large or cannot be
+        read."""
+        with translated("read", reference):
+            return (yield from self._fetch(reference))
+
+    def _fetch(self, reference: str) -> Steps[bytes]:
         root, path, suffix = self._located(reference)
         result = yield call(self._opened(root), "get", path)
         content, digest, packing = BytesIO(), hashlib.sha256(), unpacker(suffix)
@@ -108,8 +115,8 @@ class Objects:
     def remove_folders(self, folders: Sequence[str]) -> Steps[None]:
         """Delete all objects below the folders. Raise BackendFailed if one cannot be deleted."""
         found: list[str] = []
-        if self._is_there():
-            for folder in folders:
+        with translated("delete", self.reference(folders[0])):
+            for folder in folders if self._is_there() else ():
                 stream = self._opened(self.address).list(folder, chunk_size=LISTED_AT_ONCE)
                 while (page := (yield following(stream))) is not None:
                     paths = (meta["path"] for meta in page)

@@ -68,22 +68,32 @@ class Dialect(ABC):
         return connection.cursor()
 
     @abstractmethod
+    def insert(self, table: sa.Table) -> Any:
+        """Return SQLAlchemy's INSERT for this database."""
+
     def upsert(self, table: sa.Table, unique: list[str]) -> Any:
         """Return an INSERT of all but the id, or UPDATE of the row with the same unique columns."""
+        return self.or_update(self.insert(table).values(given(*columns(table))), table, unique)
 
-    @abstractmethod
     def upsert_from(self, table: sa.Table, unique: list[str], rows: sa.Select[Any]) -> Any:
         """Return an `upsert` of all rows of a select, whose columns are named like the table's."""
+        new = self.insert(table).from_select(rows.selected_columns.keys(), rows)
+        return self.or_update(new, table, unique)
 
-    @abstractmethod
+    def or_update(self, new: Any, table: sa.Table, unique: list[str]) -> Any:
+        """Return the INSERT, or UPDATE of the row with the same unique columns."""
+        changes = {name: new.excluded[name] for name in columns(table) if name not in unique}
+        return new.on_conflict_do_update(index_elements=unique, set_=changes)
+
     def insert_new(self, table: sa.Table) -> Any:
         """Return an INSERT that does nothing if a row with the same unique columns exists."""
+        return self.insert(table).on_conflict_do_nothing()
 
     def insert_many(self, table: sa.Table, rows: list[tuple[Any, ...]]) -> tuple[Any, Any]:
         """Return the query that inserts rows, with cells in the order of the columns, into a table
         without an id. No text among them may be empty or have control characters."""
         names = columns(table)
-        return insert(table), [dict(zip(names, row, strict=True)) for row in rows]
+        return _insert(table), [dict(zip(names, row, strict=True)) for row in rows]
 
     def set_in_one_statement(self, once: bool = False) -> Any | None:
         """Return a write to a task store as a single statement, if the database supports that: one
@@ -101,25 +111,14 @@ class Dialect(ABC):
 
 
 @cache
-def insert(table: sa.Table) -> Any:
-    return sa.insert(table).values({name: sa.bindparam(name) for name in columns(table)})
+def _insert(table: sa.Table) -> Any:
+    return sa.insert(table).values(given(*columns(table)))
+
+
+def given(*names: str) -> dict[str, Any]:
+    """Return values for these columns, from the parameters of the same names."""
+    return {name: sa.bindparam(name) for name in names}
 
 
 def columns(table: sa.Table) -> list[str]:
     return [column.name for column in table.columns if column.name != "id"]
-
-
-def on_conflict_do_update(insert: Any, table: sa.Table, unique: list[str]) -> Any:
-    new = insert.values({name: sa.bindparam(name) for name in columns(table)})
-    return _or_update(new, table, unique)
-
-
-def on_conflict_do_update_from(
-    insert: Any, table: sa.Table, unique: list[str], rows: sa.Select[Any]
-) -> Any:
-    return _or_update(insert.from_select(rows.selected_columns.keys(), rows), table, unique)
-
-
-def _or_update(new: Any, table: sa.Table, unique: list[str]) -> Any:
-    changes = {name: new.excluded[name] for name in columns(table) if name not in unique}
-    return new.on_conflict_do_update(index_elements=unique, set_=changes)

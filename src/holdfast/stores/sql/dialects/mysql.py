@@ -54,15 +54,10 @@ class MySQL(Dialect):
 
         return connection.cursor(SSCursor)
 
-    def upsert(self, table: sa.Table, unique: list[str]) -> Any:
-        new = mysql.insert(table).values({name: sa.bindparam(name) for name in columns(table)})
-        return self._or_update(new, table, unique)
+    def insert(self, table: sa.Table) -> Any:
+        return mysql.insert(table)
 
-    def upsert_from(self, table: sa.Table, unique: list[str], rows: sa.Select[Any]) -> Any:
-        new = mysql.insert(table).from_select(rows.selected_columns.keys(), rows)
-        return self._or_update(new, table, unique)
-
-    def _or_update(self, new: Any, table: sa.Table, unique: list[str]) -> Any:
+    def or_update(self, new: Any, table: sa.Table, unique: list[str]) -> Any:
         return new.on_duplicate_key_update(
             {name: new.inserted[name] for name in columns(table) if name not in unique}
         )

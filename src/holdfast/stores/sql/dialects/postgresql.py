@@ -10,14 +10,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
 
 from holdfast.stores.sql import tables as t
-from holdfast.stores.sql.dialects.base import (
-    DatabaseClock,
-    Dialect,
-    columns,
-    now,
-    on_conflict_do_update,
-    on_conflict_do_update_from,
-)
+from holdfast.stores.sql.dialects.base import DatabaseClock, Dialect, columns, now
 
 
 @compiles(DatabaseClock, "postgresql")
@@ -51,11 +44,8 @@ class PostgreSQL(Dialect):
         arguments = {**named, **self.connect_args}
         return await AsyncConnection.connect(*given, **arguments, autocommit=True)
 
-    def upsert(self, table: sa.Table, unique: list[str]) -> Any:
-        return on_conflict_do_update(postgresql.insert(table), table, unique)
-
-    def upsert_from(self, table: sa.Table, unique: list[str], rows: sa.Select[Any]) -> Any:
-        return on_conflict_do_update_from(postgresql.insert(table), table, unique, rows)
+    def insert(self, table: sa.Table) -> Any:
+        return postgresql.insert(table)
 
     def insert_many(self, table: sa.Table, rows: list[tuple[Any, ...]]) -> tuple[Any, Any]:
         # The driver would send each row by itself; COPY is also three times as fast as JSON.
@@ -63,9 +53,6 @@ class PostgreSQL(Dialect):
         text = "\n".join(lines).replace("\\", "\\\\")
         names = ", ".join(columns(table))
         return f"COPY {table.name} ({names}) FROM STDIN (NULL '')", text
-
-    def insert_new(self, table: sa.Table) -> Any:
-        return postgresql.insert(table).on_conflict_do_nothing()
 
     def delete_batch(self, table: sa.Table, batch: sa.Select[Any]) -> sa.Delete:
         # By physical address: no lookup for each row, and the array is built once, whereas a

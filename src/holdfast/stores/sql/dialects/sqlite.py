@@ -13,12 +13,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext.compiler import compiles
 
 from holdfast.process import PRIVATE
-from holdfast.stores.sql.dialects.base import (
-    DatabaseClock,
-    Dialect,
-    on_conflict_do_update,
-    on_conflict_do_update_from,
-)
+from holdfast.stores.sql.dialects.base import DatabaseClock, Dialect
 
 BUSY_TIMEOUT_MS = 60_000
 MOST_MAPPED_BYTES = 8 * 2**30
@@ -57,17 +52,11 @@ class SQLite(Dialect):
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA mmap_size = {MOST_MAPPED_BYTES}")
 
+    def insert(self, table: sa.Table) -> Any:
+        return sqlite.insert(table)
+
     def interrupt(self, connection: Any) -> None:
         connection.interrupt()
-
-    def upsert(self, table: sa.Table, unique: list[str]) -> Any:
-        return on_conflict_do_update(sqlite.insert(table), table, unique)
-
-    def upsert_from(self, table: sa.Table, unique: list[str], rows: sa.Select[Any]) -> Any:
-        return on_conflict_do_update_from(sqlite.insert(table), table, unique, rows)
-
-    def insert_new(self, table: sa.Table) -> Any:
-        return sqlite.insert(table).on_conflict_do_nothing()
 
 
 def _switch_to_wal(connection: Any) -> None:

@@ -107,7 +107,7 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     c.AliasAssets: events.alias_assets,
     c.ListWatches: watches.list_watches,
     c.StartWatch: watches.start_watch,
-    c.Emit: watches.emit,
+    c.Emit: partial(watches.emit, operation_for),
     c.StartLoad: loads.start_load,
     c.AddToLoad: loads.add_to_load,
     c.FinishLoad: loads.finish_load,

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from holdfast import commands as c
+from holdfast.errors import StaleAttempt
 from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.run import (
     RETURN_VALUE,
@@ -25,10 +26,9 @@ from holdfast.stores.sql.operations import events, results
 from holdfast.stores.sql.operations.entries import check_version, entry_of, put
 from holdfast.stores.sql.operations.entries import empty as empty_entries
 from holdfast.stores.sql.operations.runs import lock_held_run
-from holdfast.stores.sql.operations.scopes import Owner, find, lock_scope
+from holdfast.stores.sql.operations.scopes import Owner, find, lock_scope, open_scope, resolve
 from holdfast.stores.sql.operations.staging import staged_by
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
-from holdfast.stores.sql.statements import assets as a
 from holdfast.stores.sql.statements import entries as s
 from holdfast.stores.sql.statements import runs as r
 from holdfast.stores.sql.statements import staging as g
@@ -55,7 +55,7 @@ def start_attempt(context: Context, command: c.StartAttempt) -> Steps[int]:
             raise refusal.overtaken(command.scope, newest)
         return newest  # the answer to this command was lost, and it was sent again
     if kind != RunKind.EXTERNAL and state is not None and TaskState(state).ended:
-        raise refusal.task_ended(command.scope, state)
+        raise StaleAttempt(f"{command.scope} has ended: {state}", hint="clear it to run it again")
     yield from close_attempts(owner, _SUPERSEDED)
     yield r.drop_results(), params
     params["number"] = newest + 1
@@ -80,8 +80,8 @@ def apply_staged(
     context: Context, asset_id: int, staged: list[rows.Row], writer: TaskWriter
 ) -> Steps[None]:
     """Apply the staged writes to one asset as one version of it."""
-    info = rows.assets((yield a.asset_by_id(), {"owner": asset_id}))[0]
-    owner = yield from lock_scope(info.scope, writer)
+    asset = yield from resolve(AssetScope(asset_id))
+    owner = yield from lock_scope(asset, writer)
     values = []
     for _, key, value, advances, if_version in staged:
         if not advances:
@@ -89,7 +89,7 @@ def apply_staged(
         else:
             entry = yield from entry_of(owner, key)
             standing = entry.value if entry else None
-            value = larger(standing, value, f"`{key}` of {info.scope}")
+            value = larger(standing, value, f"`{key}` of {asset}")
             if value is standing:
                 continue
         values.append((key, value))
@@ -103,9 +103,8 @@ def finish_attempt(
     apply: Apply = apply_staged,
     empty: Empty = empty_entries,
 ) -> Steps[None]:
-    yield BEGIN
     writer = command.writer
-    owner = yield from lock_scope(writer.scope, writer)
+    owner = yield from open_scope(writer.scope, writer)
     ending = command.ending or _plain(command.succeeded)
     if command.succeeded:
         yield from _take_effect(context, writer, ending.events, apply)

@@ -18,8 +18,8 @@ from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.operations.objects import name_objects
-from holdfast.stores.sql.operations.scopes import fence, known, lock_scope, resolve, unknown
-from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
+from holdfast.stores.sql.operations.scopes import begin, known, lock_scope, resolve, unknown
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, each
 from holdfast.stores.sql.statements import bulk as s
 from holdfast.stores.sql.statements import entries as entry_statements
 from holdfast.stores.sql.statements.scope_tables import TASKS, ScopeTables
@@ -29,7 +29,7 @@ _UNNAMED = (None,) * 4
 
 
 def start_load(context: Context, command: c.StartLoad) -> Steps[None]:
-    yield from _begin(command.writer)
+    yield from begin(command.writer)
     dialect = type(context.dialect)
     [(now,)] = yield entry_statements.clock(), {}
     cutoff = now - c.LONGEST_LOAD // timedelta(microseconds=1)
@@ -40,7 +40,7 @@ def start_load(context: Context, command: c.StartLoad) -> Steps[None]:
 
 def add_to_load(context: Context, command: c.AddToLoad) -> Steps[None]:
     entries = list(command.checked())
-    yield from _begin(command.writer)
+    yield from begin(command.writer)
     load = yield from _lock(command.load, command.writer, share=True)
     [(last,)] = yield s.last_number(), {"load": load, "part": command.part}
     found = 0 if last is None else last + 1
@@ -84,13 +84,6 @@ def drop_load(context: Context, command: c.DropLoad) -> Steps[None]:
             yield from _drop(load)
 
 
-def _begin(writer: Writer) -> Steps[None]:
-    """Begin a transaction, and fence an attempt, which must stay the live one until commit."""
-    yield BEGIN
-    if isinstance(writer, TaskWriter):
-        yield from fence(writer)
-
-
 def _lock(name: str, writer: Writer, share: bool = False) -> Steps[int]:
     found = yield s.lock_load(share), {"name": name}
     if not found or found[0][1] != rows.writer_text(writer):
@@ -123,8 +116,7 @@ def _settle_parts(load: int, command: c.FinishLoad) -> Steps[dict[int, tuple[int
         if found != entries:
             raise refusal.incomplete(command.load, part, entries, found)
     others = [{"load": load, "part": part} for part in present.keys() - wanted.keys()]
-    if others:
-        yield s.drop_part(), others
+    yield from each(s.drop_part(), others)
     return {part: present[part] for part in sorted(wanted)}
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import commands as c
+from holdfast.errors import InvalidInput
 from holdfast.model.dag import AliasSpec, DagSpec, OnAssets
 from holdfast.model.run import DagInfo, FileInfo
 from holdfast.stores import errors as refusal
@@ -29,7 +30,10 @@ def save_file(context: Context, command: c.SaveFile) -> Steps[None]:
     specs = {spec.dag_id: spec for spec in command.dags}
     if len(specs) < len(command.dags):
         ids = [spec.dag_id for spec in command.dags]
-        raise refusal.repeated_dag(max(ids, key=ids.count), command.file)
+        raise InvalidInput(
+            f"{command.file} holds more than one DAG `{max(ids, key=ids.count)}`",
+            hint="give each its own dag_id",
+        )
     yield BEGIN
     yield from _save(context, command.file, error=None)
     for _, spec in sorted(specs.items()):

@@ -9,7 +9,7 @@ from holdfast import commands as c
 from holdfast.model.entry import AssetInfo, Expired
 from holdfast.model.scope import AssetScope
 from holdfast.stores.sql import rows
-from holdfast.stores.sql.operations.steps import BEGIN, NO_LIMIT, Context, Steps
+from holdfast.stores.sql.operations.steps import BEGIN, NO_LIMIT, Context, Steps, each
 from holdfast.stores.sql.statements import assets as a
 from holdfast.stores.sql.statements import entries as s
 from holdfast.stores.sql.statements import expiry as x
@@ -50,8 +50,7 @@ def take_expired(context: Context, command: c.TakeExpired) -> Steps[tuple[Expire
     params = {"cutoff": rows.micros(command.cutoff), "limit": command.limit}
     params |= {"after_time": -NO_LIMIT, "after_id": 0}
     found = yield x.lock_expired(type(context.dialect)), params
-    if found:
-        yield x.delete_entry(), [{"row": row[0]} for row in found]
+    yield from each(x.delete_entry(), [{"row": row[0]} for row in found])
     return tuple(rows.expired(row) for row in found)
 
 

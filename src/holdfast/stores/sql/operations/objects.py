@@ -19,7 +19,7 @@ from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import find, open_scope, resolve
-from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, each
 from holdfast.stores.sql.statements import objects as s
 from holdfast.stores.sql.statements.entries import lock_owner, map_indices, measured
 from holdfast.stores.sql.statements.scope_tables import ASSETS, TASKS, ScopeTables
@@ -95,8 +95,7 @@ def _add(
     common = its.columns | {"tracked": tracked, "until": rows.microseconds(wait)}
     names = ("key", "value", "reservation")
     new = [common | dict(zip(names, one, strict=True)) for one in objects]
-    if new:
-        yield s.add(its.tables), new
+    yield from each(s.add(its.tables), new)
 
 
 def _queued(its: ObjectOwner, keys: Iterable[str]) -> Steps[dict[str, list[Queued]]]:
@@ -143,8 +142,7 @@ def release_objects(context: Context, command: c.ReleaseObjects) -> Steps[None]:
         for one in queued.get(key, [])
         if one.reservation == reservation and not one.taken
     ]
-    if released:
-        yield s.release(), released
+    yield from each(s.release(), released)
 
 
 def queue_objects(context: Context, command: c.QueueObjects) -> Steps[None]:
@@ -170,8 +168,7 @@ def claim_objects(
             for key, value in references
             for one in _claimed(scope, key, value, reservation, queued)
         ]
-        if claimed:
-            yield s.drop(), claimed
+        yield from each(s.drop(), claimed)
 
 
 def _claimed(
@@ -204,8 +201,7 @@ def name_objects(scope: StoreScope, values: Iterable[tuple[str, str]]) -> Steps[
         for one in _untaken(scope, key, value, queued)
         if one.reservation is None and one.value == value
     ]
-    if dropped:
-        yield s.drop(), dropped
+    yield from each(s.drop(), dropped)
 
 
 def track_object(scope: StoreScope, key: str, value: str, reservation: str | None) -> Steps[None]:
@@ -225,8 +221,7 @@ def track_object(scope: StoreScope, key: str, value: str, reservation: str | Non
         else:
             yield from _add(its, [(key, value, None)], c.RESERVED_FOR, tracked=1)
         rest = [{"row": one.row} for one in own if one not in named[:1]]
-        if rest:
-            yield s.drop(), rest
+        yield from each(s.drop(), rest)
     where = {s.owner_column(its.tables).name: its.owner["owner"], "key": key}
     yield s.expedite(frozenset(where), but=True), where | {"standing": value}
 
@@ -239,17 +234,15 @@ def look_at_objects(scope: StoreScope, key: str | None = None, all_: bool = Fals
 
 def keep_for_now(purges: Sequence[c.Purge]) -> Steps[None]:
     """Postpone the next check by a day, because entries refer to the objects."""
-    if purges:
-        later = rows.microseconds(c.RESERVED_FOR)
-        yield s.postpone(), [{"row": purge.id, "until": later} for purge in purges]
+    later = rows.microseconds(c.RESERVED_FOR)
+    yield from each(s.postpone(), [{"row": purge.id, "until": later} for purge in purges])
 
 
 def take_purges(context: Context, command: c.TakePurges) -> Steps[c.Taken]:
     yield BEGIN
     names = command.whole and (yield from lock_part(command.part))
     due, named, more = yield from due_objects(context, command)
-    if named:
-        yield s.drop(), [{"row": purge.id} for purge in named]
+    yield from each(s.drop(), [{"row": purge.id} for purge in named])
     yield from take(due, command)
     barrier = None if names or named else (yield from raise_barrier(command, due))
     return c.Taken(tuple(due), command.limit if more else len(due) + len(named), barrier)
@@ -274,10 +267,8 @@ def due_objects(
 
 
 def take(purges: Sequence[c.Purge], command: c.TakePurges) -> Steps[None]:
-    if purges:
-        until = rows.microseconds(command.lease)
-        by: dict[str, Any] = {"until": until, "by": command.taker}
-        yield s.take(), [{"row": purge.id} | by for purge in purges]
+    by: dict[str, Any] = {"until": rows.microseconds(command.lease), "by": command.taker}
+    yield from each(s.take(), [{"row": purge.id} | by for purge in purges])
 
 
 def lock_part(part: c.Part) -> Steps[bool]:
@@ -351,8 +342,7 @@ def finish_purges(context: Context, command: c.FinishPurges) -> Steps[None]:
         {"row": row, "until": rows.microseconds(c.pause_after(tries)), "reason": reasons[row]}
         for row, *_, tries in (yield from _taken(reasons, command.taker))
     ]
-    if failed:
-        yield s.fail(), failed
+    yield from each(s.fail(), failed)
 
 
 def _taken(ids: Iterable[int], taker: str) -> Steps[list[rows.Row]]:

@@ -7,7 +7,7 @@ from holdfast.model.entry import AssetInfo
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
-from holdfast.stores.sql.operations.scopes import find, known
+from holdfast.stores.sql.operations.scopes import find, known, unknown
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
 from holdfast.stores.sql.statements import assets as a
 from holdfast.stores.sql.statements import deletion as d
@@ -22,8 +22,10 @@ def register_task(context: Context, command: c.RegisterTask) -> Steps[None]:
     yield BEGIN
     scope, dialect = command.scope, type(context.dialect)
     run = {"dag_id": scope.dag_id, "run_id": scope.run_id}
-    yield r.add_external_run(dialect), run
-    found = yield r.find_run(), run
+    found: list[rows.Row] = []
+    while not found:  # somebody may delete the run between the two statements
+        yield r.add_external_run(dialect), run
+        found = yield r.find_run(), run
     yield (
         r.add_task_instance(dialect),
         {
@@ -43,19 +45,6 @@ def list_tasks(context: Context, command: c.ListTasks) -> Steps[tuple[TaskScope,
 
 def delete_run(context: Context, command: c.DeleteRun) -> Steps[None]:
     yield BEGIN
-    yield from drop_run(context, command)
-
-
-def lock_tasks(command: c.DeleteRun) -> Steps[list[rows.Row] | None]:
-    """Lock a run and its task instances; return these, or None if there is no such run."""
-    run = {"dag_id": command.dag_id, "run_id": command.run_id}
-    found = yield r.lock_run_to_delete(), run
-    if not found:
-        return None
-    return (yield r.lock_tasks_of_run(), {"run": found[0][0]})  # type: ignore[no-any-return]
-
-
-def drop_run(context: Context, command: c.DeleteRun) -> Steps[None]:
     run = {"dag_id": command.dag_id, "run_id": command.run_id}
     tasks = yield from lock_tasks(command)
     if tasks is None:
@@ -71,6 +60,15 @@ def drop_run(context: Context, command: c.DeleteRun) -> Steps[None]:
         yield d.remember_deleted_run(type(context.dialect)), run | reached
 
 
+def lock_tasks(command: c.DeleteRun) -> Steps[list[rows.Row] | None]:
+    """Lock a run and its task instances; return these, or None if there is no such run."""
+    run = {"dag_id": command.dag_id, "run_id": command.run_id}
+    found = yield r.lock_run_to_delete(), run
+    if not found:
+        return None
+    return (yield r.lock_tasks_of_run(), {"run": found[0][0]})  # type: ignore[no-any-return]
+
+
 def declare(context: Context, name: str, uri: str) -> Steps[int]:
     """Return the asset's id; create it if it does not exist. Raise InvalidInput if another asset
     has its name or URI."""
@@ -80,8 +78,10 @@ def declare(context: Context, name: str, uri: str) -> Steps[int]:
         "name_digest": rows.digest(name),
         "uri_digest": rows.digest(uri),
     }
-    yield a.add_asset(type(context.dialect)), asset
-    found = yield a.find_asset(), asset
+    found: list[rows.Row] = []
+    while not found:  # somebody may delete the asset between the two statements
+        yield a.add_asset(type(context.dialect)), asset
+        found = yield a.find_asset(), asset
     for id, its_name, its_uri, _, revision in found:
         if (its_name, its_uri) == (name, uri):
             if revision == 0:
@@ -97,8 +97,9 @@ def declare_asset(context: Context, command: c.DeclareAsset) -> Steps[AssetInfo]
         _, by, params = find(AssetScope(name=command.name, uri=command.uri))
         found = yield s.owner(ASSETS, by), params
     id = found[0][0] if found else (yield from declare(context, *command.declared))
-    yield a.declare_by_hand(), {"owner": id}
-    return rows.assets((yield a.asset_by_id(), {"owner": id}))[0]
+    if not (yield a.declare_by_hand(), {"owner": id}):
+        return (yield from declare_asset(context, command))  # somebody has just deleted it
+    return rows.assets((yield a.asset("id"), {"owner": id}))[0]
 
 
 def declare_dag_assets(context: Context, command: c.DeclareDagAssets) -> Steps[None]:
@@ -127,22 +128,16 @@ def list_assets(context: Context, command: c.ListAssets) -> Steps[tuple[AssetInf
 
 
 def get_asset(context: Context, command: c.GetAsset) -> Steps[AssetInfo]:
-    id = yield from known(command.scope)
-    return rows.assets((yield a.asset_by_id(), {"owner": id}))[0]
+    _, by, params = find(command.scope)
+    for asset in rows.assets((yield a.asset(by), params)):
+        return asset
+    raise (yield from unknown(command.scope))
 
 
 def delete_asset(context: Context, command: c.DeleteAsset) -> Steps[None]:
     yield BEGIN
-    yield from drop_asset(context, (yield from known(command.scope)))
-
-
-def lock_asset(id: int) -> Steps[list[rows.Row]]:
-    return (yield s.lock_owner(ASSETS, "id"), {"owner": id})  # type: ignore[no-any-return]
-
-
-def drop_asset(context: Context, id: int) -> Steps[None]:
-    found = yield from lock_asset(id)
-    for _, revision, _ in found:
+    id = yield from known(command.scope)
+    for _, revision, _ in (yield from lock_asset(id)):
         [(_, name, uri)] = yield s.identity("id"), {"owner": id}
         digests = [{"digest": rows.digest(text), "revision": revision} for text in (name, uri)]
         yield d.remember_deleted_asset(type(context.dialect)), digests
@@ -150,3 +145,7 @@ def drop_asset(context: Context, id: int) -> Steps[None]:
     for drop in (s.delete_all(ASSETS), h.delete_history(), g.drop_staged_for_asset()):
         yield drop, {"owner": id}
     yield a.delete_asset(), {"owner": id}
+
+
+def lock_asset(id: int) -> Steps[list[rows.Row]]:
+    return (yield s.lock_owner(ASSETS, "id"), {"owner": id})  # type: ignore[no-any-return]

@@ -15,14 +15,7 @@ from holdfast.errors import HoldfastError
 from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations import entries
-from holdfast.stores.sql.operations.steps import (
-    BEGIN,
-    ROLLBACK,
-    Context,
-    Lookup,
-    Steps,
-    joined,
-)
+from holdfast.stores.sql.operations.steps import BEGIN, ROLLBACK, Context, Lookup, Steps
 from holdfast.stores.sql.statements import requests as q
 from holdfast.wire.codec import JSON
 
@@ -47,7 +40,7 @@ def once(
     try:
         if not revocable:
             yield from _keep(command.request, request | _reply(None))
-        answer = yield from joined(operation(context, inner))
+        answer = yield from operation(context, inner)
         if revocable:
             yield from _keep(command.request, request | _reply(answer))
         else:

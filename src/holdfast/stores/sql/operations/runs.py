@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from holdfast import commands as c
-from holdfast.errors import InvalidInput, StaleAttempt
+from holdfast.errors import Conflict, InvalidInput, StaleAttempt
 from holdfast.model.run import Process, Run, RunKind, RunState, Unfinished
 from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows, run_rows
@@ -55,8 +55,11 @@ def lock_held_run(dag_id: str, run_id: str, process: Process) -> Steps[int]:
 
 
 def _not_held(dag_id: str, run_id: str, asker: Process, run: LockedRun) -> StaleAttempt:
-    holder = None if RunState(run.state).ended else run_rows.process(run.owner)
-    return refusal.run_lost(dag_id, run_id, asker, holder)
+    owner = None if RunState(run.state).ended else run_rows.process(run.owner)
+    return StaleAttempt(
+        f"{asker} does not hold run {dag_id}/{run_id}: {owner or 'no process'} does",
+        hint="nothing was written; this process should leave the run alone",
+    )
 
 
 def free(owner: str | None, leased: bool | None, asker: Process, dead: Process | None) -> bool:
@@ -137,13 +140,23 @@ def claim_run(context: Context, command: c.ClaimRun) -> Steps[Run]:
     if run.kind == RunKind.EXTERNAL:
         raise refusal.run_external(dag_id, run_id)
     if RunState(run.state).ended:
-        raise refusal.run_ended(dag_id, run_id, run.state)
+        raise InvalidInput(
+            f"run {dag_id}/{run_id} has ended: {run.state}",
+            hint="clear the tasks that should run again: `holdfast tasks clear`",
+        )
     if not free(run.owner, run.leased, command.process, command.dead):
-        raise refusal.run_held(dag_id, run_id, run_rows.process(run.owner))
+        raise Conflict(
+            f"run {dag_id}/{run_id} is being run by {run_rows.process(run.owner)}",
+            hint="wait until that process has ended; its leases expire soon after",
+        )
     if command.most_running is not None and run.state == RunState.QUEUED:
         [(running,)] = yield s.count_running(), {"dag_id": dag_id}
         if running >= command.most_running:
-            raise refusal.runs_enough(dag_id, run_id, running)
+            raise Conflict(
+                f"run {dag_id}/{run_id} must wait: {running} runs of its DAG are active",
+                hint="it starts when one of them has ended; `max_active_runs` limits how many may "
+                "run",
+            )
     process = run_rows.process_column(command.process)
     lease = rows.microseconds(command.lease)
     yield s.claim_run(), {"run": run.id, "process": process, "lease": lease}
@@ -163,7 +176,10 @@ def finish_run(context: Context, command: c.FinishRun) -> Steps[None]:
         raise _not_held(dag_id, run_id, command.process, run)
     [(waiting,)] = yield s.waiting_tasks(), {"run": run.id}
     if waiting != command.waiting:
-        raise refusal.run_changed(dag_id, run_id)
+        raise Conflict(
+            f"run {dag_id}/{run_id} cannot end yet: its tasks have changed",
+            hint="some were cleared; read them again",
+        )
     yield s.finish_run(), {"run": run.id, "end": command.state.value}
 
 

@@ -68,6 +68,13 @@ def resolve(scope: StoreScope) -> Steps[StoreScope]:
     return AssetScope(*found[0])
 
 
+def begin(writer: Writer) -> Steps[None]:
+    """Begin a transaction, and fence an attempt, which must stay the live one until commit."""
+    yield BEGIN
+    if isinstance(writer, TaskWriter):
+        yield from fence(writer)
+
+
 def open_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
     """Begin a transaction, and lock the scope for a writer. Raise an error if it may not write."""
     yield BEGIN
@@ -78,14 +85,12 @@ def open_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
 
 def open_map_indices(scope: TaskScope, writer: Writer) -> Steps[list[Owner]]:
     """Begin a transaction, and lock every map index of the scope's task in its run."""
-    yield BEGIN
-    if isinstance(writer, TaskWriter):
-        yield from fence(writer)
+    yield from begin(writer)
     task = {"dag_id": scope.dag_id, "run_id": scope.run_id, "task_id": scope.task_id}
     owners = []
     for (ti_id,) in (yield s.map_indices(), task):
-        [(id, revision, *_)] = yield s.lock_owner(TASKS, "ti_id"), {"owner": ti_id}
-        owners.append(Owner(TASKS, id, revision, scope))
+        found = yield s.lock_owner(TASKS, "ti_id"), {"owner": ti_id}
+        owners += [Owner(TASKS, id, revision, scope) for id, revision, *_ in found]
     if not owners:
         raise refusal.unknown_task(scope)
     return owners

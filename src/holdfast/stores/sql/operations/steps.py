@@ -2,15 +2,15 @@
 
 An operation is a generator that yields queries and is sent their results: rows for a SELECT, a row
 count otherwise. From `BEGIN` on it is one transaction, which the runner commits when the operation
-ends and rolls back when it raises, or at `ROLLBACK`. From `SNAPSHOT` on, which is not needed in a
-transaction, all queries read the same state. So an operation is written once, for the sync and the
-async entry point.
+ends and rolls back when it raises, or at `ROLLBACK`. From `SNAPSHOT` on, all queries read the same
+state. In a transaction that has begun, as when one operation runs as part of another, both do
+nothing. So an operation is written once, for the sync and the async entry point.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from holdfast import flow
 from holdfast.commands import Command
@@ -36,6 +36,12 @@ def window(limit: int | None, offset: int) -> dict[str, int]:
     return {"limit": NO_LIMIT if limit is None else limit, "offset": offset}
 
 
+def each(statement: Any, params: Sequence[dict[str, Any]]) -> Steps[None]:
+    """Execute a statement once for each of the parameters, of which there may be none."""
+    if params:
+        yield statement, params
+
+
 class Context(NamedTuple):
     """Settings that an operation needs besides its command."""
 
@@ -46,21 +52,3 @@ class Context(NamedTuple):
 Operation: TypeAlias = Callable[[Context, Any], Steps[Any]]
 Lookup: TypeAlias = Callable[[Command[Any]], Operation]
 """Function that returns the operation of a command wrapped in another."""
-
-
-def joined(steps: Steps[A]) -> Steps[A]:
-    """Run an operation as part of another, whose transaction has begun already."""
-    try:
-        query = next(steps)
-        while True:
-            if query is BEGIN:
-                query = steps.send(None)
-                continue
-            try:
-                answer = yield query
-            except Exception as error:
-                query = steps.throw(error)
-            else:
-                query = steps.send(answer)
-    except StopIteration as end:
-        return cast(A, end.value)

@@ -42,13 +42,16 @@ def scan(context: Context, command: c.Scan) -> Steps[c.Slice]:
     return c.Slice(tuple(found[name] for name in command.columns), last)
 
 
-def scan_query(command: c.Scan, dialect: Dialect, build: Callable[..., Select]) -> Query:
+def scan_query(command: c.Scan, dialect: Dialect, build: Callable[[s.ScanShape], Select]) -> Query:
     """Return the SELECT that `build` makes for the command, and its parameters."""
     tests = [(test.column, test.operator, _padded(test.values)) for test in command.tests]
-    shapes = tuple((column, operator, len(values)) for column, operator, values in tests)
-    statement = build(
-        *(command.table, stored_columns(command.table, command.columns), shapes),
-        *(bool(command.after), bool(command.until), dialect.compares_rows),
+    shape = s.ScanShape(
+        table=command.table,
+        columns=stored_columns(command.table, command.columns),
+        tests=tuple((column, operator, len(values)) for column, operator, values in tests),
+        after=bool(command.after),
+        until=bool(command.until),
+        by_rows=dialect.compares_rows,
     )
     params: dict[str, Any] = {"limit": command.limit} | {
         f"test_{number}_{n}": value
@@ -57,7 +60,7 @@ def scan_query(command: c.Scan, dialect: Dialect, build: Callable[..., Select]) 
     }
     for name, bound in (("after", command.after), ("until", command.until)):
         params |= {f"{name}_{n}": value for n, value in enumerate(bound)}
-    return statement, params
+    return build(shape), params
 
 
 def _padded(values: tuple[int | str, ...]) -> tuple[int | str, ...]:
@@ -76,6 +79,8 @@ def plan_scan(context: Context, command: c.PlanScan) -> Steps[tuple[tuple[int | 
         # Ids of task instances are digests, and so evenly distributed.
         return tuple((str(UUID(int=n * 2**128 // ranges)),) for n in range(1, ranges))
     first, last = (yield s.ends(command.table), {})[0]
+    if first is None:
+        return ()  # all rows have been deleted meanwhile
     span = last - first + 1
     points = {
         # At random in each part, as rows may be written in a regular pattern.
@@ -86,7 +91,8 @@ def plan_scan(context: Context, command: c.PlanScan) -> Steps[tuple[tuple[int | 
     ids = {f"id_{n}": last if id is None else id for n, id in enumerate(found)}
     rows = yield s.identities(command.table, PROBES), ids
     sample = sorted(set(map(_identity, rows)))
-    return tuple(dict.fromkeys(sample[len(sample) * n // ranges] for n in range(1, ranges)))
+    bounds = (sample[len(sample) * n // ranges] for n in range(1, ranges) if sample)
+    return tuple(dict.fromkeys(bounds))
 
 
 def _identity(row: Any) -> tuple[int | str, ...]:

@@ -8,7 +8,6 @@ import msgspec
 
 from holdfast import commands as c
 from holdfast.errors import InvalidInput
-from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.run import (
     AttemptInfo,
     Ending,
@@ -24,8 +23,8 @@ from holdfast.stores.sql import run_rows
 from holdfast.stores.sql.operations.attempts import Empty, close_attempts, settle
 from holdfast.stores.sql.operations.entries import empty as empty_entries
 from holdfast.stores.sql.operations.runs import choices, lock_held_run, lock_run
-from holdfast.stores.sql.operations.scopes import fence, known, lock_scope, open_scope
-from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, window
+from holdfast.stores.sql.operations.scopes import known, open_scope
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, each, window
 from holdfast.stores.sql.statements import runs as s
 
 
@@ -67,9 +66,8 @@ def change_tasks(context: Context, command: c.ChangeTasks) -> Steps[None]:
         }
         for change in command.changes
     ]
-    if changes:
-        yield s.add_task_instance(type(context.dialect)), changes
-        yield s.change_task(), changes
+    yield from each(s.add_task_instance(type(context.dialect)), changes)
+    yield from each(s.change_task(), changes)
 
 
 def clear_tasks(
@@ -94,8 +92,7 @@ def clear_tasks(
 
 
 def _clear(context: Context, scope: TaskScope, command: c.ClearTasks, empty: Empty) -> Steps[None]:
-    yield from _fence(command.writer, scope)
-    owner = yield from lock_scope(scope, command.writer)
+    owner = yield from open_scope(scope, command.writer)
     task = {"owner": scope.ti_text}
     [(state, *_)] = yield s.task_state(), task
     succeeded = state == TaskState.SUCCESS
@@ -125,9 +122,7 @@ def mark_task(context: Context, command: c.MarkTask, empty: Empty = empty_entrie
         raise InvalidInput(
             f"{command.scope} cannot be marked `{command.state}`", hint="mark it success or failed"
         )
-    yield BEGIN
-    yield from _fence(command.writer, command.scope)
-    owner = yield from lock_scope(command.scope, command.writer)
+    owner = yield from open_scope(command.scope, command.writer)
     if command.unless_ended:
         [(state, *_)] = yield s.task_state(), {"owner": command.scope.ti_text}
         if state is not None and TaskState(state).ended:
@@ -140,12 +135,6 @@ def mark_task(context: Context, command: c.MarkTask, empty: Empty = empty_entrie
     if command.state is TaskState.SUCCESS:
         marked = msgspec.structs.replace(marked, error="")
     yield from settle(owner, marked, failed=0, interrupted=0)
-
-
-def _fence(writer: Writer, scope: TaskScope) -> Steps[None]:
-    """Fence an attempt that changes another task; its own task's lock does that anyway."""
-    if isinstance(writer, TaskWriter) and writer.scope != scope:
-        yield from fence(writer)
 
 
 def _scope(command: c.ChangeTasks | c.ClearTasks, task_id: str, map_index: int) -> TaskScope:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from holdfast import commands as c
+from holdfast.errors import Conflict, InvalidInput
 from holdfast.model.entry import WatcherWriter
 from holdfast.model.run import Watch, WatchInfo
 from holdfast.model.scope import AssetScope
 from holdfast.portable.identifier import check_id
 from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows, run_rows
-from holdfast.stores.sql.operations import entries, events, history
+from holdfast.stores.sql.operations import events
 from holdfast.stores.sql.operations.runs import free
 from holdfast.stores.sql.operations.scopes import lock_scope, resolve
-from holdfast.stores.sql.operations.steps import BEGIN, Context, Operation, Steps, joined
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Lookup, Steps
 from holdfast.stores.sql.statements import events as e
-
-WRITES: Mapping[type[c.Command[Any]], Operation] = {
-    c.Set: entries.set_,
-    c.SetMany: entries.set_many,
-    c.Advance: history.advance,
-    c.Delete: entries.delete,
-    c.Clear: entries.clear,
-}
 
 
 def watch_params(watch: Watch) -> Steps[dict[str, Any]]:
@@ -60,28 +52,31 @@ def start_watch(context: Context, command: c.StartWatch) -> Steps[Watch]:
         return Watch(asset, command.watcher, 1)
     number, owner, leased = found[0]
     if not free(owner, leased, command.process, command.dead):
-        raise refusal.watched(asset, command.watcher, run_rows.process(owner))
+        raise Conflict(
+            f"watcher `{command.watcher}` of {asset} is being run by {run_rows.process(owner)}",
+            hint="wait until that process has ended; its leases expire soon after",
+        )
     yield e.change_watcher(), params | {"count": number + 1}
     return Watch(asset, command.watcher, number + 1)
 
 
-def emit(
-    context: Context,
-    command: c.Emit,
-    operations: Mapping[type[c.Command[Any]], Operation] = WRITES,
-) -> Steps[None]:
-    """Execute the watcher's writes by `operations`, and record its event. Raise StaleAttempt if a
-    newer watch has begun."""
+def emit(operation_for: Lookup, context: Context, command: c.Emit) -> Steps[None]:
+    """Execute the watcher's writes, and record its event. Raise StaleAttempt if a newer watch has
+    begun."""
     yield BEGIN
     watch, event = command.watch, command.event
     found = yield e.lock_watcher(), (yield from watch_params(watch))
     if not found or found[0][0] != watch.number:
         raise refusal.watch_lost(watch)
     for write in command.writes:
-        yield from joined(operations[type(write)](context, write))
+        yield from operation_for(write)(context, write)
     if event is not None:
         asset = yield from _resolved(watch.asset)
         if (event.name, event.uri) != (asset.name, asset.uri):
-            raise refusal.not_watched(watch, event)
+            raise InvalidInput(
+                f"watcher `{watch.watcher}` of {watch.asset} reports an event of asset "
+                f"`{event.name}`",
+                hint="a watcher reports events of the asset that it watches",
+            )
         owner = yield from lock_scope(asset, WatcherWriter())
         yield from events.record(context, owner.id, event, source=None)

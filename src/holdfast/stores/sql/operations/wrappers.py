@@ -13,7 +13,7 @@ from holdfast.stores import errors as refusal
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations import entries
 from holdfast.stores.sql.operations.scopes import check_attempt, lock_scope
-from holdfast.stores.sql.operations.steps import BEGIN, Context, Lookup, Query, Steps, joined
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Lookup, Query, Steps
 from holdfast.stores.sql.operations.watches import watch_params
 from holdfast.stores.sql.statements import events as e
 from holdfast.stores.sql.statements import requests as q
@@ -29,9 +29,7 @@ def guarded(operation_for: Lookup, context: Context, command: Guarded) -> Steps[
             # With a writer's lock, because the command may go on to write there, which two shared
             # locks would not allow.
             yield from lock_scope(scope, TaskWriter(scope))
-        yield from _check(operation_for, context, guard, reading=False)
-        return (yield from joined(operation(context, inner)))
-    if (
+    elif (
         isinstance(guard, LiveAttempt)
         and isinstance(inner, c.Get)
         and inner.scope == guard.writer.scope
@@ -39,7 +37,7 @@ def guarded(operation_for: Lookup, context: Context, command: Guarded) -> Steps[
     ):
         query = q.own_value(), {"owner": inner.scope.ti_text, "key": inner.key}
         return (yield from _while_live(guard.writer, query, reading=True))[2]
-    yield from _check(operation_for, context, guard, reading=True)
+    yield from _check(operation_for, context, guard, inner.reads)
     return (yield from operation(context, inner))
 
 
@@ -54,11 +52,11 @@ def _check(operation_for: Lookup, context: Context, guard: Guard, reading: bool)
             raise refusal.watch_lost(guard.watch, reading)
         return
     get = c.Get(guard.scope, guard.key)
-    if (yield from joined(operation_for(get)(context, get))) != encode(guard.intent):
+    if (yield from operation_for(get)(context, get)) != encode(guard.intent):
         raise refusal.not_current(guard, reading)
-    [(state,)] = yield q.state(), {"owner": guard.scope.ti_text}
-    if state is not None and TaskState(state).ended:
-        raise refusal.job_over(guard, reading)
+    for (state,) in (yield q.state(), {"owner": guard.scope.ti_text}):
+        if state is not None and TaskState(state).ended:
+            raise refusal.job_over(guard, reading)
 
 
 def _while_live(writer: TaskWriter, query: Query, reading: bool) -> Steps[rows.Row]:

@@ -8,44 +8,32 @@ from typing import Any
 import sqlalchemy as sa
 
 from holdfast.stores.sql import tables as t
-from holdfast.stores.sql.dialects.base import Dialect, now
+from holdfast.stores.sql.dialects.base import Dialect, given, now
 from holdfast.stores.sql.statements.scope_tables import Select
 
 
 @cache
 def add_asset(dialect: type[Dialect]) -> Any:
-    return (
-        dialect()
-        .insert_new(t.asset)
-        .values(
-            name=sa.bindparam("name"),
-            uri=sa.bindparam("uri"),
-            name_digest=sa.bindparam("name_digest"),
-            uri_digest=sa.bindparam("uri_digest"),
-            by_hand=False,
-            revision=0,
-            swept_revision=0,
-        )
-    )
+    names = given("name", "uri", "name_digest", "uri_digest")
+    new = dialect().insert_new(t.asset)
+    return new.values(**names, by_hand=False, revision=0, swept_revision=0)
 
 
 @cache
 def find_asset() -> Select:
     c = t.asset.c
-    return sa.select(c.id, c.name, c.uri, c.orphaned_at, c.revision).where(
-        sa.or_(
-            c.name_digest == sa.bindparam("name_digest"), c.uri_digest == sa.bindparam("uri_digest")
-        )
-    )
+    same = [c[digest] == sa.bindparam(digest) for digest in ("name_digest", "uri_digest")]
+    return sa.select(c.id, c.name, c.uri, c.orphaned_at, c.revision).where(sa.or_(*same))
+
+
+def change_asset(**values: Any) -> sa.Update:
+    """Return the update of one asset, `owner`."""
+    return sa.update(t.asset).where(t.asset.c.id == sa.bindparam("owner")).values(**values)
 
 
 @cache
 def declare_by_hand() -> sa.Update:
-    return (
-        sa.update(t.asset)
-        .where(t.asset.c.id == sa.bindparam("owner"))
-        .values(by_hand=True, orphaned_at=sa.null())
-    )
+    return change_asset(by_hand=True, orphaned_at=sa.null())
 
 
 @cache
@@ -55,11 +43,8 @@ def drop_declarations() -> sa.Delete:
 
 @cache
 def add_declaration(dialect: type[Dialect]) -> Any:
-    return (
-        dialect()
-        .insert_new(t.declaration)
-        .values(dag_id=sa.bindparam("dag_id"), asset_id=sa.bindparam("owner"))
-    )
+    new = dialect().insert_new(t.declaration)
+    return new.values(dag_id=sa.bindparam("dag_id"), asset_id=sa.bindparam("owner"))
 
 
 def _is_declared() -> sa.ColumnElement[bool]:
@@ -84,7 +69,8 @@ def reactivate() -> sa.Update:
     )
 
 
-def _assets(asset: sa.FromClause = t.asset) -> Select:
+def assets(asset: sa.FromClause = t.asset) -> Select:
+    """Select assets, with a row for each DAG that declares one."""
     c, d = asset.c, t.declaration.c
     return (
         sa.select(c.id, c.name, c.uri, c.by_hand, c.orphaned_at, d.dag_id)
@@ -94,14 +80,9 @@ def _assets(asset: sa.FromClause = t.asset) -> Select:
 
 
 @cache
-def assets() -> Select:
-    return _assets()
-
-
-@cache
 def page_of_assets() -> Select:
     page = sa.select(t.asset).order_by(t.asset.c.name)
-    return _assets(page.limit(sa.bindparam("limit")).offset(sa.bindparam("offset")).subquery())
+    return assets(page.limit(sa.bindparam("limit")).offset(sa.bindparam("offset")).subquery())
 
 
 @cache
@@ -110,8 +91,9 @@ def count_assets() -> Select:
 
 
 @cache
-def asset_by_id() -> Select:
-    return _assets().where(t.asset.c.id == sa.bindparam("owner"))
+def asset(by: str) -> Select:
+    """Select the asset that column `by` finds."""
+    return assets().where(t.asset.c[by] == sa.bindparam("owner"))
 
 
 @cache
@@ -133,25 +115,16 @@ def _orphaned() -> sa.ColumnElement[bool]:
 
 @cache
 def orphans() -> Select:
-    return _assets().where(_orphaned())
+    return assets().where(_orphaned())
 
 
 @cache
 def lock_orphans() -> Select:
     c = t.asset.c
-    return (
-        sa.select(c.id, c.name, c.uri)
-        .where(_orphaned())
-        .order_by(c.id)
-        .with_for_update(key_share=True)
-    )
+    orphans = sa.select(c.id, c.name, c.uri).where(_orphaned())
+    return orphans.order_by(c.id).with_for_update(key_share=True)
 
 
 @cache
 def mark_swept() -> sa.Update:
-    c = t.asset.c
-    return (
-        sa.update(t.asset)
-        .where(c.id == sa.bindparam("owner"))
-        .values(swept_revision=t.asset.c.revision)
-    )
+    return change_asset(swept_revision=t.asset.c.revision)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from holdfast.model.run import RunKind
 from holdfast.stores.sql import tables as t
-from holdfast.stores.sql.dialects.base import Dialect, now
+from holdfast.stores.sql.dialects.base import Dialect, given, now
 from holdfast.stores.sql.rows import digest
 from holdfast.stores.sql.statements.runs import one_of
 from holdfast.stores.sql.statements.scope_tables import Select
@@ -92,6 +92,10 @@ def _this_dag() -> sa.ColumnElement[bool]:
     return t.dag.c.dag_id == sa.bindparam("dag_id")
 
 
+def _change_dag(**values: Any) -> sa.Update:
+    return sa.update(t.dag).where(_this_dag()).values(**values)
+
+
 @cache
 def schedule() -> Select:
     c = t.dag.c
@@ -112,9 +116,8 @@ def add_dag() -> sa.Insert:
     r = t.run.c
     scheduled = sa.and_(r.dag_id == sa.bindparam("dag_id"), r.kind == RunKind.SCHEDULED.value)
     newest = sa.select(sa.func.max(r.logical_date)).where(scheduled).scalar_subquery()
-    given: dict[str, Any] = {name: sa.bindparam(name) for name in ("dag_id", "spec", "paused")}
     return sa.insert(t.dag).values(
-        **given,
+        **given("dag_id", "spec", "paused"),
         file_digest=sa.bindparam("digest"),
         scheduled_until=newest,
         saved_at=now,
@@ -125,10 +128,13 @@ def add_dag() -> sa.Insert:
 
 @cache
 def change_dag() -> sa.Update:
-    given: dict[str, Any] = {"spec": sa.bindparam("spec"), "file_digest": sa.bindparam("digest")}
-    seen_at = sa.func.coalesce(_seen(), t.dag.c.seen_at)
-    change = sa.update(t.dag).where(_this_dag())
-    return change.values(**given, saved_at=now, seen_at=seen_at, stale_at=sa.null())
+    return _change_dag(
+        spec=sa.bindparam("spec"),
+        file_digest=sa.bindparam("digest"),
+        saved_at=now,
+        seen_at=sa.func.coalesce(_seen(), t.dag.c.seen_at),
+        stale_at=sa.null(),
+    )
 
 
 def _seen() -> sa.ColumnElement[int]:
@@ -138,8 +144,8 @@ def _seen() -> sa.ColumnElement[int]:
 @cache
 def let_go_of_dag() -> sa.Update:
     """Detach the DAG from the file, if that holds it; it counts as seen until now."""
-    held = _this_dag(), t.dag.c.file_digest == sa.bindparam("digest")
-    return sa.update(t.dag).where(*held).values(file_digest=NOWHERE, seen_at=now)
+    held = t.dag.c.file_digest == sa.bindparam("digest")
+    return _change_dag(file_digest=NOWHERE, seen_at=now).where(held)
 
 
 @cache
@@ -168,20 +174,19 @@ def unseen_dags() -> Select:
 
 @cache
 def retire_dag() -> sa.Update:
-    return sa.update(t.dag).where(_this_dag()).values(stale_at=now)
+    return _change_dag(stale_at=now)
 
 
 @cache
 def pause_dag() -> sa.Update:
-    return sa.update(t.dag).where(_this_dag()).values(paused=sa.bindparam("paused"))
+    return _change_dag(paused=sa.bindparam("paused"))
 
 
 @cache
 def schedule_until() -> sa.Update:
     """Set the date until which the DAG is scheduled, which never moves back."""
     until, date = t.dag.c.scheduled_until, sa.bindparam("logical_date", type_=sa.BigInteger())
-    earlier = sa.or_(until.is_(None), until < date)
-    return sa.update(t.dag).where(_this_dag(), earlier).values(scheduled_until=date)
+    return _change_dag(scheduled_until=date).where(sa.or_(until.is_(None), until < date))
 
 
 @cache

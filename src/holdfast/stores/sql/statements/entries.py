@@ -67,11 +67,8 @@ def lock_owner(tables: ScopeTables, by: str, share: bool = False) -> Select:
 
 @cache
 def set_revision(tables: ScopeTables) -> sa.Update:
-    return (
-        sa.update(tables.owner)
-        .where(tables.id == sa.bindparam("owner"))
-        .values(revision=sa.bindparam("version"))
-    )
+    change = sa.update(tables.owner).where(tables.id == sa.bindparam("owner"))
+    return change.values(revision=sa.bindparam("version"))
 
 
 @cache

@@ -11,26 +11,20 @@ from typing import Any
 import sqlalchemy as sa
 
 from holdfast.stores.sql import tables as t
-from holdfast.stores.sql.dialects.base import Dialect, now
-from holdfast.stores.sql.statements.assets import assets
+from holdfast.stores.sql.dialects.base import Dialect, given, now
+from holdfast.stores.sql.statements.assets import assets, change_asset
 from holdfast.stores.sql.statements.runs import leased_until
 from holdfast.stores.sql.statements.scope_tables import Select
 
 
 @cache
 def wake_asset() -> sa.Update:
-    return (
-        sa.update(t.asset)
-        .where(t.asset.c.id == sa.bindparam("owner"))
-        .values(orphaned_at=sa.null())
-    )
+    return change_asset(orphaned_at=sa.null())
 
 
 @cache
 def count_event() -> sa.Update:
-    c = t.asset.c
-    counted = {"event_count": c.event_count + 1}
-    return sa.update(t.asset).where(c.id == sa.bindparam("owner")).values(counted)
+    return change_asset(event_count=t.asset.c.event_count + 1)
 
 
 def _newest_number() -> sa.ScalarSelect[Any]:
@@ -40,12 +34,9 @@ def _newest_number() -> sa.ScalarSelect[Any]:
 
 @cache
 def add_event() -> sa.Insert:
+    reported = given("extra", "source")
     return sa.insert(t.asset_event).values(
-        asset_id=sa.bindparam("owner"),
-        number=_newest_number(),
-        at=now,
-        extra=sa.bindparam("extra"),
-        source=sa.bindparam("source"),
+        **reported, asset_id=sa.bindparam("owner"), number=_newest_number(), at=now
     )
 
 
@@ -53,12 +44,8 @@ def add_event() -> sa.Insert:
 def add_alias(dialect: type[Dialect]) -> Any:
     """Insert an alias, for an event that has been counted."""
     new = dialect().insert_new(t.asset_alias)
-    return new.values(
-        alias_digest=sa.bindparam("alias_digest"),
-        asset_id=sa.bindparam("owner"),
-        alias=sa.bindparam("alias"),
-        since=_newest_number() - 1,
-    )
+    names = given("alias_digest", "alias")
+    return new.values(**names, asset_id=sa.bindparam("owner"), since=_newest_number() - 1)
 
 
 @cache
@@ -137,21 +124,20 @@ def watchers() -> Select:
     )
 
 
+def _watch() -> dict[str, Any]:
+    held: dict[str, Any] = {"number": sa.bindparam("count"), "owner": sa.bindparam("process")}
+    return held | {"leased_until": leased_until}
+
+
 @cache
 def add_watcher() -> sa.Insert:
-    return sa.insert(t.watcher).values(
-        asset_id=sa.bindparam("owner"),
-        name=sa.bindparam("watcher"),
-        number=sa.bindparam("count"),
-        owner=sa.bindparam("process"),
-        leased_until=leased_until,
-    )
+    who: dict[str, Any] = {"asset_id": sa.bindparam("owner"), "name": sa.bindparam("watcher")}
+    return sa.insert(t.watcher).values(**who, **_watch())
 
 
 @cache
 def change_watcher() -> sa.Update:
-    change: dict[str, Any] = {"number": sa.bindparam("count"), "owner": sa.bindparam("process")}
-    return sa.update(t.watcher).where(_this_watcher()).values(**change, leased_until=leased_until)
+    return sa.update(t.watcher).where(_this_watcher()).values(**_watch())
 
 
 def _this_watch() -> sa.ColumnElement[bool]:

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from holdfast.stores.sql import tables as t
-from holdfast.stores.sql.dialects.base import now
+from holdfast.stores.sql.dialects.base import given, now
 from holdfast.stores.sql.statements.scope_tables import Select, of_key
 
 
@@ -45,13 +45,10 @@ def add_history() -> sa.Insert:
         entry.version == sa.bindparam("version"),
     )
     return sa.insert(t.asset_history).values(
+        **given("key", "version", "value", "writer"),
         asset_id=sa.bindparam("owner"),
-        key=sa.bindparam("key"),
-        version=sa.bindparam("version"),
         previous=latest.scalar_subquery(),
-        value=sa.bindparam("value"),
         updated_at=sa.func.coalesce(written.scalar_subquery(), now),
-        writer=sa.bindparam("writer"),
     )
 
 

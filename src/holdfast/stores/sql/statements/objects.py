@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from holdfast.model.value import IN_PLACE_PREFIX
 from holdfast.stores.sql import tables as t
-from holdfast.stores.sql.dialects.base import Dialect, now
+from holdfast.stores.sql.dialects.base import Dialect, given, now
 from holdfast.stores.sql.statements.scope_tables import TASKS, ScopeTables, Select
 
 _row = t.purge.c
@@ -79,12 +79,12 @@ def newest_barrier(tables: ScopeTables) -> Select:
 @cache
 def add(tables: ScopeTables) -> Any:
     """Insert a row, due after `until`."""
-    names: tuple[str, ...] = ("name_digest", "name", "uri")
+    names = ["key", "value", "reservation", "tracked"]
     if tables is TASKS:
-        names = ("ti_id", "dag_id", "run_id", "task_id", "map_index")
-    names = (*names, "key", "value", "reservation", "tracked")
-    values: dict[str, Any] = {name: sa.bindparam(name) for name in names}
-    return sa.insert(t.purge).values(**values, due_at=now + _until)
+        names += ["ti_id", "dag_id", "run_id", "task_id", "map_index"]
+    else:
+        names += ["name_digest", "name", "uri"]
+    return sa.insert(t.purge).values(**given(*names), due_at=now + _until)
 
 
 @cache

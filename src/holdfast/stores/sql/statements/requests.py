@@ -27,30 +27,25 @@ def latest() -> Select:
     return sa.select(c.number, c.command_digest, c.answer).where(_of_client())
 
 
+def _request() -> dict[str, Any]:
+    return {
+        "number": sa.bindparam("count"),
+        "command_digest": sa.bindparam("command"),
+        "answer": sa.bindparam("reply"),
+        "answered_at": now,
+    }
+
+
 @cache
 def add_first() -> sa.Insert:
-    return sa.insert(t.client_request).values(
-        client=sa.bindparam("who"),
-        number=sa.bindparam("count"),
-        command_digest=sa.bindparam("command"),
-        answer=sa.bindparam("reply"),
-        answered_at=now,
-    )
+    return sa.insert(t.client_request).values(client=sa.bindparam("who"), **_request())
 
 
 @cache
 def replace_earlier() -> sa.Update:
     """Replace the client's latest request. No row changes if that is this one, or later."""
-    return (
-        sa.update(t.client_request)
-        .where(_of_client(), t.client_request.c.number < sa.bindparam("count"))
-        .values(
-            number=sa.bindparam("count"),
-            command_digest=sa.bindparam("command"),
-            answer=sa.bindparam("reply"),
-            answered_at=now,
-        )
-    )
+    earlier = t.client_request.c.number < sa.bindparam("count")
+    return sa.update(t.client_request).where(_of_client(), earlier).values(**_request())
 
 
 @cache
@@ -77,9 +72,8 @@ def attempts() -> Select:
 @cache
 def state() -> Select:
     """Select the state of a task instance."""
-    return sa.select(t.task_instance.c.state).where(
-        t.task_instance.c.ti_id == sa.bindparam("owner")
-    )
+    c = t.task_instance.c
+    return sa.select(c.state).where(c.ti_id == sa.bindparam("owner"))
 
 
 @cache

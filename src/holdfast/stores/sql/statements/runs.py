@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from holdfast.model.run import RunKind, RunState, TaskState
 from holdfast.stores.sql import tables as t
-from holdfast.stores.sql.dialects.base import Dialect, now
+from holdfast.stores.sql.dialects.base import Dialect, given, now
 from holdfast.stores.sql.statements.deletion import reached_before
 from holdfast.stores.sql.statements.scope_tables import Select
 
@@ -30,12 +30,16 @@ def _named_run() -> sa.ColumnElement[bool]:
     return sa.and_(c.dag_id == sa.bindparam("dag_id"), c.run_id == sa.bindparam("run_id"))
 
 
-def _this_run() -> sa.ColumnElement[bool]:
-    return t.run.c.id == sa.bindparam("run")
+def _change_run(**values: Any) -> sa.Update:
+    return sa.update(t.run).where(t.run.c.id == sa.bindparam("run")).values(**values)
 
 
 def _this_task() -> sa.ColumnElement[bool]:
     return t.task_instance.c.ti_id == sa.bindparam("owner")
+
+
+def _change_task(**values: Any) -> sa.Update:
+    return sa.update(t.task_instance).where(_this_task()).values(**values)
 
 
 def _columns(table: sa.Table, *names: str) -> list[sa.Column[Any]]:
@@ -53,21 +57,15 @@ def _run_columns() -> list[sa.Column[Any]]:
 
 @cache
 def add_external_run(dialect: type[Dialect]) -> Any:
+    states = {"kind": RunKind.EXTERNAL.value, "state": RunState.RUNNING.value}
     new = dialect().insert_new(t.run)
-    return new.values(
-        dag_id=sa.bindparam("dag_id"),
-        run_id=sa.bindparam("run_id"),
-        kind=RunKind.EXTERNAL.value,
-        state=RunState.RUNNING.value,
-        created_at=now,
-    )
+    return new.values(**given("dag_id", "run_id"), **states, created_at=now)
 
 
 @cache
 def add_run() -> sa.Insert:
-    given = ("dag_id", "run_id", "kind", "conf")
     dates = ("logical_date", "data_interval_start", "data_interval_end")
-    values: dict[str, Any] = {name: sa.bindparam(name) for name in (*given, *dates)}
+    values = given("dag_id", "run_id", "kind", "conf", *dates)
     return sa.insert(t.run).values(**values, state=RunState.QUEUED.value, created_at=now)
 
 
@@ -135,15 +133,11 @@ def lock_run() -> Select:
 
 @cache
 def claim_run() -> sa.Update:
-    return (
-        sa.update(t.run)
-        .where(_this_run())
-        .values(
-            owner=sa.bindparam("process"),
-            leased_until=leased_until,
-            state=RunState.RUNNING.value,
-            started_at=sa.func.coalesce(t.run.c.started_at, now),
-        )
+    return _change_run(
+        owner=sa.bindparam("process"),
+        leased_until=leased_until,
+        state=RunState.RUNNING.value,
+        started_at=sa.func.coalesce(t.run.c.started_at, now),
     )
 
 
@@ -162,15 +156,14 @@ def waiting_tasks() -> Select:
 @cache
 def finish_run() -> sa.Update:
     """End the run. The owner stays: only the process that ended it may report its end again."""
-    end = {"leased_until": sa.null(), "ended_at": now}
-    return sa.update(t.run).where(_this_run()).values(**end, state=sa.bindparam("end"))
+    return _change_run(leased_until=sa.null(), ended_at=now, state=sa.bindparam("end"))
 
 
 @cache
 def queue_run() -> sa.Update:
     """Queue a run that had ended, to be claimed again."""
     times = dict.fromkeys(("owner", "leased_until", "started_at", "ended_at"), sa.null())
-    return sa.update(t.run).where(_this_run()).values(**times, state=RunState.QUEUED.value)
+    return _change_run(**times, state=RunState.QUEUED.value)
 
 
 def _held() -> sa.ColumnElement[bool]:
@@ -256,10 +249,8 @@ def task_instances(conditions: frozenset[str], states: int) -> Select:
 def add_task_instance(dialect: type[Dialect]) -> Any:
     new = dialect().insert_new(t.task_instance)
     return new.values(
+        **given("run", "task_id", "map_index"),
         ti_id=sa.bindparam("owner"),
-        run=sa.bindparam("run"),
-        task_id=sa.bindparam("task_id"),
-        map_index=sa.bindparam("map_index"),
         revision=reached_before("revision", sa.bindparam("run")),
         attempt=reached_before("attempt", sa.bindparam("run")),
     )
@@ -280,45 +271,34 @@ def change_task() -> sa.Update:
     open_states = (TaskState.SCHEDULED, TaskState.UP_FOR_RETRY, TaskState.REMOVED)
     waiting = [sa.literal(state.value) for state in open_states]
     ended = sa.bindparam("ended", type_=sa.Integer()) == sa.literal(1, sa.Integer())
-    return (
-        sa.update(t.task_instance)
-        .where(_this_task(), sa.or_(c.state.is_(None), c.state.in_(waiting)))
-        .values(
-            state=sa.bindparam("change"),
-            error=sa.bindparam("reason"),
-            ended_at=sa.case((ended, now), else_=sa.null()),
-        )
+    change = _change_task(
+        state=sa.bindparam("change"),
+        error=sa.bindparam("reason"),
+        ended_at=sa.case((ended, now), else_=sa.null()),
     )
+    return change.where(sa.or_(c.state.is_(None), c.state.in_(waiting)))
 
 
 @cache
 def clear_task() -> sa.Update:
     """Reset the task as if it had never run, except for the number of its attempts."""
     unknown = ("live_attempt", "ready_at", "started_at", "ended_at", "error")
-    return (
-        sa.update(t.task_instance)
-        .where(_this_task())
-        .values(
-            **dict.fromkeys(unknown, sa.null()),
-            state=TaskState.SCHEDULED.value,
-            failures=0,
-            interruptions=0,
-        )
+    return _change_task(
+        **dict.fromkeys(unknown, sa.null()),
+        state=TaskState.SCHEDULED.value,
+        failures=0,
+        interruptions=0,
     )
 
 
 @cache
 def start_task() -> sa.Update:
-    return (
-        sa.update(t.task_instance)
-        .where(_this_task())
-        .values(
-            **dict.fromkeys(("ready_at", "ended_at", "error"), sa.null()),
-            attempt=sa.bindparam("number"),
-            live_attempt=sa.bindparam("number"),
-            state=TaskState.RUNNING.value,
-            started_at=now,
-        )
+    return _change_task(
+        **dict.fromkeys(("ready_at", "ended_at", "error"), sa.null()),
+        attempt=sa.bindparam("number"),
+        live_attempt=sa.bindparam("number"),
+        state=TaskState.RUNNING.value,
+        started_at=now,
     )
 
 
@@ -327,29 +307,22 @@ def end_task() -> sa.Update:
     """End the task; `failed` and `interrupted` are 1 if the attempt was, and 0 otherwise."""
     c = t.task_instance.c
     interrupted = sa.bindparam("interrupted", type_=sa.Integer())
-    return (
-        sa.update(t.task_instance)
-        .where(_this_task())
-        .values(
-            live_attempt=sa.null(),
-            state=sa.bindparam("end"),
-            ready_at=sa.bindparam("ready"),
-            ended_at=now,
-            error=sa.bindparam("reason"),
-            failures=c.failures + sa.bindparam("failed", type_=sa.Integer()),
-            interruptions=(c.interruptions + 1) * interrupted,
-        )
+    return _change_task(
+        live_attempt=sa.null(),
+        state=sa.bindparam("end"),
+        ready_at=sa.bindparam("ready"),
+        ended_at=now,
+        error=sa.bindparam("reason"),
+        failures=c.failures + sa.bindparam("failed", type_=sa.Integer()),
+        interruptions=(c.interruptions + 1) * interrupted,
     )
 
 
 @cache
 def add_attempt() -> sa.Insert:
+    who: dict[str, Any] = {"ti_id": sa.bindparam("owner"), "worker": sa.bindparam("process")}
     return sa.insert(t.attempt).values(
-        ti_id=sa.bindparam("owner"),
-        number=sa.bindparam("number"),
-        started_at=now,
-        worker=sa.bindparam("process"),
-        leased_until=leased_until,
+        **who, number=sa.bindparam("number"), started_at=now, leased_until=leased_until
     )
 
 
@@ -361,11 +334,10 @@ def end_attempts() -> sa.Update:
         sa.update(t.attempt)
         .where(c.ti_id == sa.bindparam("owner"), c.ended_at.is_(None))
         .values(
+            **given("exit_status", "signal"),
             ended_at=now,
             outcome=sa.bindparam("result"),
             error=sa.bindparam("reason"),
-            exit_status=sa.bindparam("exit_status"),
-            signal=sa.bindparam("signal"),
         )
     )
 
@@ -422,14 +394,12 @@ def mapped_item() -> Select:
 
 @cache
 def set_mapped_item(dialect: type[Dialect]) -> Any:
-    statement = dialect().upsert(t.mapped_item, ["ti_id"])
-    return statement.values(ti_id=sa.bindparam("owner"))
+    return dialect().upsert(t.mapped_item, ["ti_id"]).values(ti_id=sa.bindparam("owner"))
 
 
 @cache
 def put_result(dialect: type[Dialect]) -> Any:
-    statement = dialect().upsert(t.result, ["ti_id", "key"])
-    return statement.values(ti_id=sa.bindparam("owner"))
+    return dialect().upsert(t.result, ["ti_id", "key"]).values(ti_id=sa.bindparam("owner"))
 
 
 @cache

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache, lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -18,13 +18,24 @@ from holdfast.stores.sql.dialects.base import now
 from holdfast.stores.sql.statements.entries import measure
 from holdfast.stores.sql.statements.scope_tables import Select
 
-Shapes: TypeAlias = tuple[tuple[str, str, int], ...]
-"""Tests without their values: column, operator, number of values."""
 OWNER = "owner"
 LARGE = frozenset({"value", "conf", "error"})
 """Columns of any length. No table has two of them."""
 _CACHE_SIZE = 256
 """Size of the statement caches: columns and tests may come in any number of orders."""
+
+
+class ScanShape(NamedTuple):
+    """Everything about a scan that its statement depends on."""
+
+    table: str
+    columns: tuple[str, ...]
+    tests: tuple[tuple[str, str, int], ...]
+    """Tests without their values: column, operator, number of values."""
+    after: bool
+    until: bool
+    by_rows: bool
+    """Whether the bounds are compared as rows (`Dialect.compares_rows`)."""
 
 
 class Scanned(NamedTuple):
@@ -99,19 +110,12 @@ _TABLES = {
 
 
 @lru_cache(_CACHE_SIZE)
-def scan(
-    table: str,
-    columns: tuple[str, ...],
-    shapes: Shapes,
-    after: bool,
-    until: bool,
-    by_rows: bool,
-) -> Select:
+def scan(shape: ScanShape) -> Select:
     """Select columns of the rows in a range, in no particular order."""
-    of = _TABLES[table]
+    of = _TABLES[shape.table]
     wanted = [
         _test(of.column(column), number, operator, count)
-        for number, (column, operator, count) in enumerate(shapes)
+        for number, (column, operator, count) in enumerate(shape.tests)
     ]
     if of.suffix:
         wanted.append(_ends(of.base.c.key, of.suffix))
@@ -122,30 +126,22 @@ def scan(
         # nearly all rows meet: one on the times would be used in place of that on the identities.
         expiry = sa.func.coalesce(t.task_entry.c.expires_at, sa.literal_column(str(2**63 - 1)))
         wanted.append(expiry > sa.select(now).scalar_subquery())
-    if after:
-        wanted.append(_beyond(of.key, "after", by_rows))
-    if until:
-        wanted.append(sa.not_(_beyond(of.key, "until", by_rows)))
-    chosen = [of.column(name).label(name) for name in columns]
-    tested = [column for column, *_ in shapes]
-    return sa.select(*chosen).select_from(of.source([*columns, *tested])).where(*wanted)
+    if shape.after:
+        wanted.append(_beyond(of.key, "after", shape.by_rows))
+    if shape.until:
+        wanted.append(sa.not_(_beyond(of.key, "until", shape.by_rows)))
+    chosen = [of.column(name).label(name) for name in shape.columns]
+    tested = [column for column, *_ in shape.tests]
+    return sa.select(*chosen).select_from(of.source([*shape.columns, *tested])).where(*wanted)
 
 
 @lru_cache(_CACHE_SIZE)
-def scan_own(
-    table: str,
-    columns: tuple[str, ...],
-    shapes: Shapes,
-    after: bool,
-    until: bool,
-    by_rows: bool,
-) -> Select:
+def scan_own(shape: ScanShape) -> Select:
     """Return `scan` of the rows' own columns, with the owner's id as last column for the others."""
-    own = tuple(name for name in columns if _TABLES[table].is_own(name))
-    rows = scan(table, own, shapes, after, until, by_rows)
-    if own == columns:
-        return rows
-    return rows.add_columns(_TABLES[table].reference.parent.label(OWNER))
+    of = _TABLES[shape.table]
+    own = tuple(name for name in shape.columns if of.is_own(name))
+    rows = scan(shape._replace(columns=own))
+    return rows if own == shape.columns else rows.add_columns(of.reference.parent.label(OWNER))
 
 
 @lru_cache(_CACHE_SIZE)
@@ -168,18 +164,11 @@ def owners_columns(table: str, columns: Iterable[str]) -> tuple[str, ...]:
 
 
 @lru_cache(_CACHE_SIZE)
-def scan_slice(
-    table: str,
-    columns: tuple[str, ...],
-    shapes: Shapes,
-    after: bool,
-    until: bool,
-    by_rows: bool,
-) -> Select:
+def scan_slice(shape: ScanShape) -> Select:
     """Select the first rows of `scan`, each followed by its identity."""
-    key = _TABLES[table].key
+    key = _TABLES[shape.table].key
     return (
-        scan(table, columns, shapes, after, until, by_rows)
+        scan(shape)
         .add_columns(*(part.label(f"identity_{n}") for n, part in enumerate(key)))
         .order_by(*key)
         .limit(sa.bindparam("limit"))
@@ -187,17 +176,10 @@ def scan_slice(
 
 
 @lru_cache(_CACHE_SIZE)
-def measured_slice(
-    table: str,
-    columns: tuple[str, ...],
-    shapes: Shapes,
-    after: bool,
-    until: bool,
-    by_rows: bool,
-) -> Select:
+def measured_slice(shape: ScanShape) -> Select:
     """Return `scan_slice` with the length of the text, and without large texts."""
-    name = next(name for name in columns if name in LARGE)
-    return measure(scan_slice(table, columns, shapes, after, until, by_rows), name)
+    name = next(name for name in shape.columns if name in LARGE)
+    return measure(scan_slice(shape), name)
 
 
 def _is_reference(value: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
