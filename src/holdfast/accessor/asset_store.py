@@ -146,3 +146,10 @@ class AssetStore(Accessor[AssetScope]):
         to = rewind_target(version, run_id, at)
         step = yield c.Rewind(self._scope, key, to, self._writer, dry_run)
         return step and self._decoded(key, step)
+
+
+def set_for_version(
+    store: AssetStore, key: str, value: JsonValue, if_version: int | None = None
+) -> int:
+    """Set a key, and return the version of the entry, for callers that write it again."""
+    return run(store._store, store._set(key, value, False, if_version))

@@ -153,7 +153,7 @@ def test_the_stores_of_a_task_with_one_asset_are_accepted(
 ) -> None:
     def stores(*names: str) -> AssetStores:
         scopes = [AssetScope(name=name) for name in names]
-        return AssetStores(orders._store, "the task", scopes, ApiWriter("ann"), Rules())
+        return AssetStores(orders.binding.store, "the task", scopes, ApiWriter("ann"), Rules())
 
     assert Table().load(incremental(df, stores("orders"), cursor="at")) == Loaded(3, None, 2)
     with pytest.raises(InvalidInput, match="declares several assets"):

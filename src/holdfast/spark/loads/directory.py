@@ -60,7 +60,7 @@ def read_loads(
 
     store = store_of(asset_store)
     root = absolute(spark, check_path("the path", path))
-    where = f"`{key}` of {store._scope}"
+    where = f"`{key}` of {store.binding.scope}"
 
     def digest_in(directory: str) -> str:
         """Return the digest of how a directory was saved, if this process can see it."""
@@ -249,13 +249,13 @@ def _counting(
     is_backfilled = any(one.startswith(key + BACKFILLS) for one in keys)
     if entry is None and not is_backfilled and store.entry(key + PLAN_SUFFIX) is None:
         raise NotFound(
-            f"`{key}` of {store._scope} has no loads",
+            f"`{key}` of {store.binding.scope} has no loads",
             hint="check the asset and key=; read after the first load.save(…)",
         )
     chain = loads_that_count(store, key, entry) or NO_LOADS
     if chain.guessed:
         raise InvalidInput(
-            f"cannot determine which loads count: `{key}` of {store._scope} was set by hand, and "
+            f"cannot determine which loads count: `{key}` of {store.binding.scope} was set by hand, and "
             "the history of it is not in this store",
             hint='set it again with its loads, such as {…, "load": {"number": 7, "out": [[2, '
             "3]]}}, where those up to 7 count, except 2 and 3; `holdfast assets loads` lists them "
@@ -264,7 +264,7 @@ def _counting(
     backfills = backfills_at(store, key, keys, digest, published)
     if is_backfilled and not backfills and chain.number < 0:
         raise NotFound(
-            f"`{key}` of {store._scope} has no loads below this path: its backfills failed there, "
+            f"`{key}` of {store.binding.scope} has no loads below this path: its backfills failed there, "
             "or quarantined nothing when they ran again",
             hint="read it after the first load.save(…) that succeeds",
         )

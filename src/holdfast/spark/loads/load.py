@@ -81,7 +81,7 @@ class Load:
         self, df: DataFrame, store: AssetStore, key: str, rules: LoadRules, *, at_once: bool = False
     ) -> None:
         self._began = time.monotonic()
-        check_key(key, store._scope)
+        check_key(key, store.binding.scope)
         self._store = store
         self._key = key
         self._rules = rules
@@ -274,7 +274,7 @@ class Load:
         )
 
     def _where(self, suffix: str = "") -> str:
-        return f"`{self._key}{suffix}` of {self._store._scope}"
+        return f"`{self._key}{suffix}` of {self._store.binding.scope}"
 
     def _check_apart(self, path: str) -> None:
         """Raise InvalidInput if the rows and quarantined rows, also of earlier loads, would share a
@@ -419,7 +419,7 @@ class Load:
 
     def _manifest(self, saved_as: str) -> dict[str, Any]:
         return {
-            "writer": str(self._store._writer),
+            "writer": str(self._store.binding.writer),
             "saved": saved_as,
             **record_as_json(self._record(self.rows, ())),
         }
@@ -547,7 +547,7 @@ class Load:
     @property
     def _stages(self) -> bool:
         """Whether writes are staged, and take effect atomically with the attempt's success."""
-        writer = self._store._writer
+        writer = self._store.binding.writer
         in_attempt = isinstance(writer, TaskWriter) and writer.attempt is not None
         return in_attempt and not self._at_once
 

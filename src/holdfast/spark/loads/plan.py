@@ -14,12 +14,11 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.asset_store import AssetStore, set_for_version
 from holdfast.errors import InvalidInput, SparkBusy, VersionConflict
 from holdfast.model.entry import Entry
 from holdfast.spark.loads.chain import PLAN_SUFFIX, highest_number, loads_that_count
 from holdfast.spark.loads.naming import digest_of
-from holdfast.store import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,7 +130,7 @@ class Planning:
             )
 
     def _where(self, suffix: str = "") -> str:
-        return f"`{self._key}{suffix}` of {self._store._scope}"
+        return f"`{self._key}{suffix}` of {self._store.binding.scope}"
 
     def _last(self) -> tuple[int, Plan | None]:
         """Return the plan that was stored last, of whichever load, and its version."""
@@ -195,8 +194,9 @@ class Planning:
 
     def _set(self, plan: Plan) -> int:
         value = msgspec.to_builtins(plan)
-        step = self._store._set(self._key + PLAN_SUFFIX, value, False, self.stored_version)
-        return run(self._store._store, step)
+        return set_for_version(
+            self._store, self._key + PLAN_SUFFIX, value, if_version=self.stored_version
+        )
 
     def _read_again(self, kept: Plan) -> None:
         """Take over the plan that another load has stored meanwhile, if it is the same; raise
