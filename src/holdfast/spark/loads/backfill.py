@@ -15,7 +15,7 @@ import msgspec
 from holdfast.accessor.asset_store import AssetStore, set_for_version
 from holdfast.errors import VersionConflict
 from holdfast.model.load_record import BACKFILLS
-from holdfast.spark.loads.output import Writing
+from holdfast.spark.loads.directory_writer import Writing
 
 NOTHING: Final[dict[str, Any]] = {}
 """The value of a backfill's own entry, and of a path's entry once nothing of it counts there."""
@@ -116,7 +116,8 @@ class Backfilling:
             if entry is None or entry.version != version:
                 name = self._counting.rpartition("/")[2]
                 raise VersionConflict(
-                    f"a later try of load={name} for {self._store.binding.scope} has replaced this one",
+                    f"a later try of load={name} for {self._store.binding.scope} has replaced "
+                    "this one",
                     hint="run one backfill of a range at a time",
                 )
 

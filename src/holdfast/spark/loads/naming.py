@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from holdfast import commands as c
 from holdfast.accessor.asset_store import AssetStore
+from holdfast.spark.loads.arguments import LoadRules
 from holdfast.spark.loads.cursor import Value
-from holdfast.spark.loads.rules import LoadRules
 
 _LONGEST: Final = 48
 _LONGEST_NAME: Final = 240

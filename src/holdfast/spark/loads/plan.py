@@ -17,7 +17,7 @@ import msgspec
 from holdfast.accessor.asset_store import AssetStore, set_for_version
 from holdfast.errors import InvalidInput, SparkBusy, VersionConflict
 from holdfast.model.entry import Entry
-from holdfast.spark.loads.chain import PLAN_SUFFIX, highest_number, loads_that_count
+from holdfast.spark.loads.load_history import PLAN_SUFFIX, highest_number, loads_that_count
 from holdfast.spark.loads.naming import digest_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,10 @@ class Planning:
         self.stored_version, last = self._last()
         finished = last is not None and last.done and self.before is not None
         newest = highest_number(store, key, entry, with_undone=not finished)
-        self._former = self._taken_over(last) if last and self._is_open(last, newest) else None
+        # A crash between the watermark and the mark `done` leaves the plan of a load that has
+        # succeeded open.
+        is_open = last is not None and not last.done and last.number > newest
+        self._former = self._taken_over(last) if last and is_open else None
         """The plan of an earlier attempt at this load, possibly with other rules."""
         if self._former is not None:
             newest = self._former.number - 1
@@ -145,11 +148,6 @@ class Planning:
                 "an incremental load",
                 hint="delete that entry, or use another key= for the load",
             ) from None
-
-    def _is_open(self, last: Plan, newest: int) -> bool:
-        # A crash between the watermark and this mark leaves a plan that is open, of a load that has
-        # succeeded.
-        return not last.done and last.number > newest
 
     def _taken_over(self, last: Plan) -> Plan | None:
         """Return the plan of an unfinished load, if it started from this watermark. Raise
