@@ -110,6 +110,14 @@ def test_an_invalid_load_is_refused(
         (lambda new, path: new.sql(None), "the statement is None"),
         (lambda new, path: new.view(None), "the view's name is None"),
         (lambda new, path: new.write(None), "write got None"),
+        (
+            lambda new, path: new.write(lambda rows: rows.write.mode("append")),
+            "returned a DataFrameWriter, which has written nothing",
+        ),
+        (
+            lambda new, path: new.write(lambda rows: rows.writeTo("orders")),
+            "returned a DataFrameWriterV2, which has written nothing",
+        ),
     ],
 )
 def test_an_invalid_write_is_refused(

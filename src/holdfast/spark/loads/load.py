@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _FEW: Final = 1_000_000
 """Maximum number of rows to count after the write, if duplicates make their number uncertain."""
+_WRITERS: Final = ("DataFrameWriter", "DataFrameWriterV2", "MergeIntoWriter")
 
 T = TypeVar("T")
 
@@ -210,13 +211,20 @@ class Load:
         """Call `fn` to write the rows; then the watermark is the end of the load.
 
         It moves when the attempt succeeds, provided that nobody has moved it meanwhile; without an
-        attempt, at once. Errors of `fn` are raised unchanged.
+        attempt, at once. Errors of `fn` are raised unchanged. Raise InvalidInput if it returns a
+        writer of Spark, which has written nothing.
         """
         if not callable(fn):
             raise InvalidType(f"write got {fn!r}", hint="pass a function that takes the new rows")
         self._begin()
         with observed(self.df) as handed:
-            self._call(fn, handed.df)
+            answer = self._call(fn, handed.df)
+        if (kind := type(answer).__name__) in _WRITERS:
+            raise InvalidInput(
+                f"the function returned a {kind}, which has written nothing; the watermark is "
+                "unchanged",
+                hint='df.write.mode("append").saveAsTable("orders") writes',
+            )
         return self._finish(handed.counts)
 
     def _without_a_number(self) -> InvalidInput:
