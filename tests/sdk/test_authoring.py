@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -41,6 +41,7 @@ from holdfast.sdk import (
     dag,
     task,
 )
+from holdfast.sdk.reference import DagParam, resolve
 
 Make = Callable[[str], Pipeline]
 
@@ -419,3 +420,15 @@ def test_a_file_is_imported_anew_each_time(tmp_path: Path) -> None:
     second = [one.dag_id for one in load_file(file)]
 
     assert (first, second) == (["a"], ["b"])
+
+
+class Days(NamedTuple):
+    first: Any
+    last: Any
+
+
+def test_references_in_collections_of_any_type_are_resolved() -> None:
+    given = {"days": Days(DagParam("day"), 31), "list": [(DagParam("day"),)]}
+    context: Any = {"params": {"day": 1}}
+
+    assert resolve(given, context) == {"days": Days(1, 31), "list": [(1,)]}

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import holdfast
+from holdfast.spark.loads import directory_writer
 from holdfast.spark.loads import load as loads
-from holdfast.spark.loads import output
 from holdfast.spark.loads.load import Load, Loaded
 
 SCHEMA = "id long, at long"
@@ -46,5 +46,5 @@ def frame(spark: SparkSession, rows: list[Any], schema: str = SCHEMA) -> DataFra
 
 def save_without_renames(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let loads be saved as on storage that renames no directories."""
-    for module in (loads, output):
+    for module in (loads, directory_writer):
         monkeypatch.setattr(module, "renames", lambda spark, path: False)

@@ -23,13 +23,8 @@ from pyspark.sql.functions import lit
 
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.spark import publication
-from holdfast.spark.publication import (
-    discard_drafts,
-    manifest_of,
-    publish,
-    renames,
-    withdraw,
-)
+from holdfast.spark.paths import renames
+from holdfast.spark.publication import discard_drafts, manifest_of, publish, withdraw
 
 IDS = range(6)
 

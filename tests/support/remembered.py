@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.model.load_chain import following
-from holdfast.spark.loads.chain import highest_number, loads_that_count
+from holdfast.spark.loads.load_history import highest_number, loads_that_count
 
 STARTED = "2026-01-31T05:00:00.000000Z"
 

@@ -25,23 +25,13 @@ class AssetStore(Accessor[AssetScope]):
     """The store of one asset, whatever the run. Entries do not expire and have a history."""
 
     def set(
-        self,
-        key: str,
-        value: JsonValue,
-        *,
-        on_success: bool = False,
-        if_version: int | None = None,
+        self, key: str, value: JsonValue, *, on_success: bool = False, if_version: int | None = None
     ) -> None:
         """Write or overwrite a key; with `on_success`, when this attempt succeeds and only then."""
         run(self._store, self._set(key, value, on_success, if_version))
 
     async def aset(
-        self,
-        key: str,
-        value: JsonValue,
-        *,
-        on_success: bool = False,
-        if_version: int | None = None,
+        self, key: str, value: JsonValue, *, on_success: bool = False, if_version: int | None = None
     ) -> None:
         await arun(self._store, self._set(key, value, on_success, if_version))
 
@@ -136,13 +126,15 @@ class AssetStore(Accessor[AssetScope]):
         return msgspec.structs.replace(step, value=value)
 
     def _rewind(
-        self,
-        key: str,
-        version: int | None,
-        run_id: str | None,
-        at: datetime | None,
-        dry_run: bool,
+        self, key: str, version: int | None, run_id: str | None, at: datetime | None, dry_run: bool
     ) -> Steps[Version[Any] | None]:
         to = rewind_target(version, run_id, at)
         step = yield c.Rewind(self._scope, key, to, self._writer, dry_run)
         return step and self._decoded(key, step)
+
+
+def set_for_version(
+    store: AssetStore, key: str, value: JsonValue, if_version: int | None = None
+) -> int:
+    """Set a key, and return the version of the entry, for callers that write it again."""
+    return run(store._store, store._set(key, value, False, if_version))

@@ -16,14 +16,7 @@ from holdfast import commands as c
 from holdfast.accessor.binding import Binding, Rules, S
 from holdfast.errors import BackendFailed, InvalidInput, InvalidType
 from holdfast.model.entry import Entry, TaskWriter, Writer
-from holdfast.model.value import (
-    JsonValue,
-    decode_entry,
-    encode,
-    fits,
-    reference_in,
-    size_warning,
-)
+from holdfast.model.value import JsonValue, decode_entry, encode, fits, reference_in, size_warning
 from holdfast.portable.identifier import one_line
 from holdfast.store import Steps, Store, arun, run
 from holdfast.stores.offload.contract import ReferenceStore, entries_of

@@ -12,12 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from holdfast.errors import (
-    InvalidInput,
-    InvalidType,
-    MissingDependency,
-    NotSupported,
-)
+from holdfast.errors import InvalidInput, InvalidType, MissingDependency, NotSupported
 from holdfast.portable.client import ask
 from holdfast.portable.json_rules import (
     MOST_LISTED,
@@ -220,8 +215,7 @@ class TaskHandle(Handle):
         """Return a batch that collects writes: `with handle.batch() as batch:`. See Batch."""
         self._expiry(retention)
         return Batch(
-            self._text,
-            lambda texts: self._set_many(texts, expires_at=self._expiry(retention)),
+            self._text, lambda texts: self._set_many(texts, expires_at=self._expiry(retention))
         )
 
     def _expiry(self, retention: timedelta | None) -> str | None:
@@ -239,12 +233,7 @@ class AssetHandle(Handle):
         return f"asset `{self._scope.get('name') or self._scope['uri']}`"
 
     def set(
-        self,
-        key: str,
-        value: Any,
-        *,
-        on_success: bool = False,
-        if_version: int | None = None,
+        self, key: str, value: Any, *, on_success: bool = False, if_version: int | None = None
     ) -> None:
         """Write or overwrite the entry; with `on_success`, only when the attempt succeeds."""
         text = self._text(key, value)

@@ -35,6 +35,5 @@ def expires_at(retention: timedelta | None, default: timedelta, now: datetime) -
         return now.astimezone(UTC) + retention
     except OverflowError:
         raise InvalidInput(
-            f"retention of {retention.days} days ends after the year 9999",
-            hint="use NEVER_EXPIRE",
+            f"retention of {retention.days} days ends after the year 9999", hint="use NEVER_EXPIRE"
         ) from None

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
-from uuid import UUID
 
 from holdfast.errors import InvalidInput
+from holdfast.portable.identifier import is_uuid
 
 TEXT: Final = "text"
 LONG_TEXT: Final = "long text"
@@ -138,12 +138,7 @@ IDENTITIES: Final[dict[str, tuple[type, ...]]] = {
 """The types of the parts of a row's identity, which stays the same when the row is deleted and
 written again. Key ranges are ranges of identities."""
 
-BY_TASK_INSTANCE: Final = (
-    "task_store",
-    "task_instances",
-    "task_references",
-    "staged_references",
-)
+BY_TASK_INSTANCE: Final = ("task_store", "task_instances", "task_references", "staged_references")
 """Tables where the identity of a row begins with a `ti_id`."""
 
 LARGEST_SLICE: Final = 50_000
@@ -221,19 +216,9 @@ def is_testable(table: str, column: str, operator: str, values: Sequence[int | s
 
 def check_identity(table: str, identity: Sequence[int | str]) -> None:
     """Raise InvalidInput unless this could be the identity of a row of the table."""
-    kinds = tuple(map(type, identity)) == IDENTITIES[table]
-    if not kinds or not all(map(_is_bounded, identity)) or not _begins_well(table, identity):
+    if (
+        tuple(map(type, identity)) != IDENTITIES[table]
+        or not all(isinstance(part, str) or -(2**63) <= part < 2**63 for part in identity)
+        or (table in BY_TASK_INSTANCE and not is_uuid(str(identity[0])))
+    ):
         raise InvalidInput(f"{identity!r} is not the identity of a row of the table `{table}`")
-
-
-def _is_bounded(part: int | str) -> bool:
-    return isinstance(part, str) or -(2**63) <= part < 2**63
-
-
-def _begins_well(table: str, identity: Sequence[int | str]) -> bool:
-    if table not in BY_TASK_INSTANCE:
-        return True
-    try:
-        return str(UUID(str(identity[0]))) == identity[0]
-    except ValueError:
-        return False

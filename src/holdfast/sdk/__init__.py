@@ -2,14 +2,7 @@
 
 from holdfast.model.run import TriggerRule
 from holdfast.portable.retention import NEVER_EXPIRE
-from holdfast.sdk.asset import (
-    Asset,
-    AssetAlias,
-    AssetAll,
-    AssetAny,
-    AssetWatcher,
-    Metadata,
-)
+from holdfast.sdk.asset import Asset, AssetAlias, AssetAll, AssetAny, AssetWatcher, Metadata
 from holdfast.sdk.asset_function import asset
 from holdfast.sdk.context import Context, get_current_context
 from holdfast.sdk.dag import DAG, dag

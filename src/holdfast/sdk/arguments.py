@@ -151,13 +151,11 @@ def refuse(
     for name, value in given.items():
         if name not in known:
             raise InvalidDag(
-                f"{where} has no argument `{name}`",
-                hint="check the spelling, or leave it out",
+                f"{where} has no argument `{name}`", hint="check the spelling, or leave it out"
             )
         if name in only_when_empty and value:
             raise InvalidDag(
-                f"{where}: Holdfast does not support `{name}={value!r}`",
-                hint=only_when_empty[name],
+                f"{where}: Holdfast does not support `{name}={value!r}`", hint=only_when_empty[name]
             )
 
 

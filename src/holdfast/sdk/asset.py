@@ -134,8 +134,11 @@ class AssetAlias(BaseAsset):
         return AliasSpec(self.name)
 
 
+@dataclass(frozen=True, init=False, repr=False)
 class AssetCondition(BaseAsset):
     """A condition on several assets."""
+
+    objects: tuple[BaseAsset, ...]
 
     def __init__(self, *objects: BaseAsset) -> None:
         for one in objects:
@@ -143,13 +146,7 @@ class AssetCondition(BaseAsset):
                 raise InvalidDag(
                     f"{one!r} is not an asset", hint="combine assets, aliases and refs"
                 )
-        self.objects = objects
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.objects == other.objects
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.objects))
+        object.__setattr__(self, "objects", objects)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.objects))})"

@@ -52,8 +52,7 @@ class Param:
         unknown = sorted(set(rules) - set(_RULES) - _ONLY_SHOWN)
         if unknown:
             raise InvalidDag(
-                f"Param() has no rule `{unknown[0]}`",
-                hint=f"it has {', '.join(_RULES)}",
+                f"Param() has no rule `{unknown[0]}`", hint=f"it has {', '.join(_RULES)}"
             )
         kinds = rules.get("type", ())
         for kind in [kinds] if isinstance(kinds, str) else kinds:

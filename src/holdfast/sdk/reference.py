@@ -38,7 +38,8 @@ def resolve(value: Any, context: Context) -> Any:
         return value.resolve(context)
     if isinstance(value, dict):
         return {name: resolve(item, context) for name, item in value.items()}
-    return type(value)([resolve(item, context) for item in value])
+    items = [resolve(item, context) for item in value]
+    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
 
 
 class DagParam(Reference):

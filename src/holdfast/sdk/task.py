@@ -277,9 +277,7 @@ class TaskDecorator:
         """Make a function a task."""
         return self._decorated(FunctionOperator, function, arguments)
 
-    def python(self, function: Callable[..., Any] | None = None, **arguments: Any) -> Any:
-        """Make a function a task, as `@task` does."""
-        return self._decorated(FunctionOperator, function, arguments)
+    python = __call__
 
     def pyspark(self, function: Callable[..., Any] | None = None, **arguments: Any) -> Any:
         """Make a function a task that has a Spark session in its parameter `spark`."""

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from holdfast.spark.checkpoints.chunks import read_chunks, write_chunks
     from holdfast.spark.jobs.driver import driver
     from holdfast.spark.jobs.job import SparkJob
-    from holdfast.spark.loads.directory import read_loads
+    from holdfast.spark.loads.directory_reader import read_loads
     from holdfast.spark.loads.incremental import incremental, portions
     from holdfast.spark.source.registration import register
     from holdfast.spark.streams.streaming import follow, foreach_batch
@@ -36,7 +36,7 @@ _HOMES = {
     "foreach_batch": "streams.streaming",
     "incremental": "loads.incremental",
     "portions": "loads.incremental",
-    "read_loads": "loads.directory",
+    "read_loads": "loads.directory_reader",
     "read_chunks": "checkpoints.chunks",
     "register": "source.registration",
     "write_chunks": "checkpoints.chunks",

@@ -12,7 +12,7 @@ from holdfast.model.scope import AssetScope
 from holdfast.portable.handle import AssetHandle, TaskHandle
 from holdfast.portable.transport import Endpoint
 from holdfast.server.endpoint import endpoints
-from holdfast.spark.shipping import ship
+from holdfast.spark.code_shipping import ship
 from holdfast.store import Store
 from holdfast.stores.pipe import PipeStore
 from holdfast.wire.purpose import JobName

@@ -15,135 +15,22 @@ import ctypes
 import errno
 import json
 import os
-import re
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
-from holdfast.errors import Conflict, HoldfastError, InvalidInput, InvalidType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
+from holdfast.errors import Conflict, HoldfastError, InvalidInput
+from holdfast.spark.paths import digest, local_path
 
 FILE: Final = "_holdfast.json"
 _DATA: Final = "data"
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
-"""Characters of a path that Spark reads as a pattern."""
-_FILE_SCHEME: Final = re.compile(r"file:(//)?(?=/)", re.IGNORECASE)
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 _OCCUPIED: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
 _GONE: Final = frozenset({errno.ENOENT, errno.ESTALE})
 _UNABLE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
-
-
-def renames(spark: SparkSession, path: str) -> bool:
-    """Return whether directories under `path` are published by a rename from this process.
-
-    They are if this process and Spark use the same local or mounted file system: in a classic
-    session, and with Spark Connect on this machine.
-    """
-    from pyspark.sql.session import SparkSession as ClassicSession
-
-    if _local(path) is None:
-        return False
-    if not isinstance(spark, ClassicSession):
-        session: Any = spark
-        return session.client.host in _LOOPBACK
-    default = spark._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///")
-    return bool(_FILE_SCHEME.match(path)) or default.startswith("file:")
-
-
-def check_path(what: str, path: Any) -> str:
-    """Return a path as text. Raise InvalidType or InvalidInput unless it names exactly one
-    directory that is not the root of a file system."""
-    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise InvalidType(f"{what} is {path!r}", hint="give the path of a directory as text")
-    text = os.fspath(path)
-    if not text.strip() or not text[_end_of_scheme(text) :].strip("/"):
-        raise InvalidInput(
-            f"{what} is {text!r}, which is not a directory to write to",
-            hint="give one: '/lake/orders', 's3a://lake/orders'",
-        )
-    if found := PATTERN.search(text):
-        raise InvalidInput(
-            f"{what} is {text!r}, but Spark treats `{found[0]}` in a path as a pattern",
-            hint="give one directory, without any of * ? [ ] { } \\",
-        )
-    return text
-
-
-def _end_of_scheme(path: str) -> int:
-    found = _SCHEME.match(path)
-    return found.end() if found else 0
-
-
-def absolute(spark: SparkSession, path: str) -> str:
-    """Return a path that means the same to Spark and to this process, where they share it."""
-    from pyspark.sql.session import SparkSession as ClassicSession
-
-    if _SCHEME.match(path) or os.path.isabs(path) or not renames(spark, path):
-        return path
-    if isinstance(spark, ClassicSession):
-        jvm: Any = spark._jvm
-        return os.path.join(jvm.java.lang.System.getProperty("user.dir"), path)
-    return os.path.abspath(path)
-
-
-def path_digest(spark: SparkSession, path: str) -> str:
-    """Return a digest that identifies a directory, however its path is written, if this process can
-    resolve it."""
-    place = absolute(spark, path)
-    return _digest(_followed(place) if renames(spark, place) else place.rstrip("/"))
-
-
-def without_links(directory: str) -> str:
-    """Return the canonical path of a directory in a local file system, as records have it."""
-    scheme = "file:" if _FILE_SCHEME.match(directory) else ""
-    return scheme + _followed(directory)
-
-
-def is_inside(spark: SparkSession, path: str, other: str) -> bool:
-    """Return whether a path is the other one, or below it."""
-    one, around = (absolute(spark, given) for given in (path, other))
-    if renames(spark, one) and renames(spark, around):
-        one, around = _followed(one), _followed(around)
-    else:
-        one, around = _local(one) or one, _local(around) or around
-    return f"{one.rstrip('/')}/".startswith(f"{around.rstrip('/')}/")
-
-
-def is_same(spark: SparkSession, path: str, other: str) -> bool:
-    """Return whether two paths are the same directory."""
-    return is_inside(spark, path, other) and is_inside(spark, other, path)
-
-
-def unseen(spark: SparkSession, place: str) -> list[str]:
-    """Return the directories below `place` in a local file system that Spark silently skips or
-    misreads, because its JVM cannot decode their names."""
-    if not renames(spark, place) or encoding_of_names(spark) == "UTF-8":
-        return []
-    walk = os.walk(_checked(place))
-    return [f"{parent}/{one}/" for parent, names, _ in walk for one in names if not one.isascii()]
-
-
-def encoding_of_names(spark: SparkSession) -> str:
-    """Return the encoding that Spark's JVM uses for the names of local files."""
-    from pyspark.sql.session import SparkSession as ClassicSession
-
-    name = "sun.jnu.encoding"
-    if isinstance(spark, ClassicSession):
-        jvm: Any = spark._jvm
-        return str(jvm.java.lang.System.getProperty(name)).upper()
-    [row] = spark.sql(f"SELECT java_method('java.lang.System', 'getProperty', '{name}')").collect()
-    return str(row[0]).upper()
 
 
 def publish(
@@ -165,7 +52,7 @@ def publish(
     later edition then never yields to an earlier one, however long a process was stopped. Raises
     Conflict if a writer of another edition has taken over.
     """
-    target = _checked(directory)
+    target = local_path(directory)
     parent, name = os.path.split(target)
     try:
         os.makedirs(parent, exist_ok=True)
@@ -174,8 +61,8 @@ def publish(
             f"{directory} cannot be written: {error.strerror}",
             hint="check the path and its permissions",
         ) from error
-    drafts = f"_holdfast-{_digest(name)}-"
-    own = f"{drafts}{_digest(edition)}-"
+    drafts = f"_holdfast-{digest(name)}-"
+    own = f"{drafts}{digest(edition)}-"
     if _edition(target) == edition:
         _discard(parent, drafts)
         return False
@@ -203,15 +90,15 @@ def withdraw(directory: str, owners: Collection[str], *, but: Collection[str] | 
     """Remove a directory that was published as an edition of one of these owners, unless by one of
     the tries `but` (None: by any), and all drafts for it. Leave directories of other owners alone.
     An edition consists of its owner and its try, separated by a space."""
-    target = _checked(directory)
+    target = local_path(directory)
     parent, name = os.path.split(target)
     found = _edition(target)
     owner, _, tried = str(found).partition(" ")
     if not os.path.isdir(parent) or (owner not in owners and is_there(directory)):
         return
-    _discard(parent, f"_holdfast-{_digest(name)}-")
+    _discard(parent, f"_holdfast-{digest(name)}-")
     if owner in owners and but is not None and tried not in but:
-        aside = f"{parent}/_holdfast-{_digest(name)}-{_digest('')}-{uuid4().hex}"
+        aside = f"{parent}/_holdfast-{digest(name)}-{digest('')}-{uuid4().hex}"
         with suppress(FileNotFoundError):
             os.rename(target, aside)
             if _edition(aside) != found:
@@ -221,12 +108,12 @@ def withdraw(directory: str, owners: Collection[str], *, but: Collection[str] | 
 
 def manifest_of(directory: str) -> dict[str, Any] | None:
     """Return the manifest of a published directory; None if there is none."""
-    return _manifest(_checked(directory))
+    return _manifest(local_path(directory))
 
 
 def owner_of(directory: str) -> str:
     """Return the owner of the edition that a directory was published as; empty if there is none."""
-    return _owner(_edition(_checked(directory)))
+    return _owner(_edition(local_path(directory)))
 
 
 def foreign(directory: str) -> InvalidInput:
@@ -241,7 +128,7 @@ def foreign(directory: str) -> InvalidInput:
 def is_there(directory: str) -> bool:
     """Return whether a directory exists and is not empty."""
     try:
-        with os.scandir(_checked(directory)) as found:
+        with os.scandir(local_path(directory)) as found:
             return any(found)
     except (FileNotFoundError, NotADirectoryError):
         return False
@@ -249,34 +136,11 @@ def is_there(directory: str) -> bool:
 
 def discard_drafts(directory: str, edition: str) -> None:
     """Remove the drafts in a directory that killed writers of an edition have left."""
-    place, own = _checked(directory), f"-{_digest(edition)}-"
+    place, own = local_path(directory), f"-{digest(edition)}-"
     if os.path.isdir(place):
         for name in os.listdir(place):
             if name.startswith("_holdfast-") and own in name:
                 _discard(place, name)
-
-
-def _local(path: str) -> str | None:
-    """Return the path as seen by this process; None for a path of another file system."""
-    found = _FILE_SCHEME.match(path)
-    if found is None and _SCHEME.match(path):
-        return None
-    return os.path.abspath(path[found.end() :] if found else path)
-
-
-def _followed(path: str) -> str:
-    """Return the path of a directory that this process sees, with links resolved."""
-    return os.path.realpath(_checked(path))
-
-
-def _checked(directory: str) -> str:
-    local = _local(directory)
-    if local is None:
-        raise InvalidInput(
-            f"{directory} cannot be published by a rename: it is not in a local file system",
-            hint="check holdfast.spark.publication.renames(spark, path) first",
-        )
-    return local
 
 
 def _manifest(target: str, place: int | None = None) -> dict[str, Any] | None:
@@ -295,10 +159,6 @@ def _edition(target: str, place: int | None = None) -> Any:
 
 def _owner(edition: Any) -> str:
     return str(edition or "").partition(" ")[0]
-
-
-def _digest(text: str) -> str:
-    return blake2b(text.encode(errors="surrogatepass"), digest_size=6).hexdigest()
 
 
 @contextmanager

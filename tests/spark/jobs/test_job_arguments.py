@@ -17,9 +17,9 @@ from holdfast.errors import HoldfastError, InvalidDag, InvalidInput, SparkUnavai
 from holdfast.sdk.context import Context
 from holdfast.spark.jobs import detached
 from holdfast.spark.jobs.clusters import State, Status
-from holdfast.spark.jobs.clusters.identity import own_id
 from holdfast.spark.jobs.clusters.local import LocalSubmit
 from holdfast.spark.jobs.clusters.standalone import StandaloneCluster
+from holdfast.spark.jobs.driver import own_id
 from holdfast.spark.jobs.job import SparkJob, cluster_of
 from holdfast.spark.jobs.log import DriverLog
 from holdfast.spark.jobs.submission import Submission, located

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import types as t
 
 from holdfast.errors import InvalidInput, InvalidType
-from holdfast.spark.loads.column import Columns, SourceColumn
+from holdfast.spark.loads.column_lookup import Columns, SourceColumn
 from holdfast.spark.loads.cursor import Cursor, cursor_of
 
 NEW_YORK = timezone(timedelta(hours=-5))

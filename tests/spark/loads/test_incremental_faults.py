@@ -110,6 +110,14 @@ def test_an_invalid_load_is_refused(
         (lambda new, path: new.sql(None), "the statement is None"),
         (lambda new, path: new.view(None), "the view's name is None"),
         (lambda new, path: new.write(None), "write got None"),
+        (
+            lambda new, path: new.write(lambda rows: rows.write.mode("append")),
+            "returned a DataFrameWriter, which has written nothing",
+        ),
+        (
+            lambda new, path: new.write(lambda rows: rows.writeTo("orders")),
+            "returned a DataFrameWriterV2, which has written nothing",
+        ),
     ],
 )
 def test_an_invalid_write_is_refused(
@@ -153,7 +161,7 @@ def test_the_stores_of_a_task_with_one_asset_are_accepted(
 ) -> None:
     def stores(*names: str) -> AssetStores:
         scopes = [AssetScope(name=name) for name in names]
-        return AssetStores(orders._store, "the task", scopes, ApiWriter("ann"), Rules())
+        return AssetStores(orders.binding.store, "the task", scopes, ApiWriter("ann"), Rules())
 
     assert Table().load(incremental(df, stores("orders"), cursor="at")) == Loaded(3, None, 2)
     with pytest.raises(InvalidInput, match="declares several assets"):

@@ -9,7 +9,7 @@ from pyspark.sql.types import LongType
 
 from holdfast.errors import HoldfastError
 from holdfast.model.value import encode, fits
-from holdfast.spark.loads.column import SourceColumn
+from holdfast.spark.loads.column_lookup import SourceColumn
 from holdfast.spark.loads.cursor import cursor_of
 from holdfast.spark.loads.watermark import (
     GROUPS,

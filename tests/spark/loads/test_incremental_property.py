@@ -128,7 +128,7 @@ def load_until_killed(address: SparkAddress | None, place: Place, attempt: Attem
     with place.connection() as store:
         task = store.task_store(place.asset, str(attempt.run), "load")
         with task.attempt() as begun:
-            writer = TaskWriter(task._scope, begun.number)
+            writer = TaskWriter(task.binding.scope, begun.number)
             with task_session(address, begun.task_store, writer, FIRST) as session:
                 spark: Any = session
                 load_in(spark, place, attempt, begun.asset_store(name=place.asset))

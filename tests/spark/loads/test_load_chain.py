@@ -18,7 +18,7 @@ from holdfast import Connection
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput
 from holdfast.model.load_chain import Chain, following
-from holdfast.spark.loads.chain import loads_that_count
+from holdfast.spark.loads.load_history import loads_that_count
 from holdfast.spark.loads.plan import Planning
 from holdfast.stores.sql import SqlStore
 

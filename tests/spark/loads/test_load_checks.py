@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import CheckFailed, InvalidInput, SourceChanged
-from holdfast.spark.loads.directory import read_loads
+from holdfast.spark.loads.directory_reader import read_loads
 from holdfast.spark.loads.incremental import Loaded, incremental, portions
 
 ROWS = [(1, 10, 5.0), (2, 11, None), (None, 12, -1.0), (1, 13, 7.0)]

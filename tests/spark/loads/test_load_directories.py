@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 import holdfast
 from holdfast import Connection
 from holdfast.errors import InvalidInput, NotFound, VersionConflict
-from holdfast.spark.loads.directory import read_loads
+from holdfast.spark.loads.directory_reader import read_loads
 from holdfast.spark.loads.incremental import Load, incremental
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput
-from holdfast.spark.loads.directory import read_loads
+from holdfast.spark.loads.directory_reader import read_loads
 from holdfast.spark.loads.incremental import incremental
 from holdfast.spark.loads.load import Load
 

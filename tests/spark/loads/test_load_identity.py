@@ -16,9 +16,9 @@ from pyspark.sql.types import CharType, DataType, StringType, StructType, Varcha
 
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, InvalidType
-from holdfast.spark.loads.column import Columns
-from holdfast.spark.loads.identity import Identity, kind_of, text_of
+from holdfast.spark.loads.column_lookup import Columns
 from holdfast.spark.loads.incremental import incremental
+from holdfast.spark.loads.row_identity import Identity, kind_of, text_of
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, NotFound
-from holdfast.spark.loads.directory import read_loads
+from holdfast.spark.loads.directory_reader import read_loads
 from holdfast.spark.loads.incremental import incremental
-from holdfast.spark.publication import encoding_of_names
+from holdfast.spark.paths import encoding_of_names
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 RANGE: dict[str, Any] = {"cursor": "at", "initial": 0, "end_value": 10}

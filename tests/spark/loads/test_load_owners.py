@@ -18,11 +18,12 @@ from holdfast.accessor.asset_store import AssetStore
 from holdfast.actions.loads import loads_of
 from holdfast.errors import InvalidInput, NotFound, StaleAttempt, VersionConflict
 from holdfast.model.scope import AssetScope
-from holdfast.spark.loads import output
-from holdfast.spark.loads.directory import read_loads
+from holdfast.spark.loads import directory_writer
+from holdfast.spark.loads.directory_reader import read_loads
 from holdfast.spark.loads.incremental import incremental
 from holdfast.spark.loads.load import Load
-from holdfast.spark.publication import _digest, publish, withdraw
+from holdfast.spark.paths import digest
+from holdfast.spark.publication import publish, withdraw
 from holdfast.store import run
 
 RANGE: dict[str, Any] = {"cursor": "at", "initial": 0, "end_value": 10}
@@ -73,7 +74,7 @@ def test_of_two_concurrent_backfills_the_later_one_is_read(
     asset = store.asset_store(name="orders")
     first = incremental(frame(spark, [(1, 1)]), asset, **RANGE)
     second = incremental(frame(spark, [(2, 2)]), asset, **RANGE)
-    begun = first._begin(output.Output(target, "parquet", (), {}))
+    begun = first._begin(directory_writer.Output(target, "parquet", (), {}))
 
     second.save(target)
 
@@ -318,13 +319,13 @@ def test_a_directory_created_during_the_save_is_not_replaced(
 ) -> None:
     spark, orders = classic_spark, store.asset_store(name="orders")
     load = incremental(frame(spark, [(1, 1)]), orders, cursor="at")
-    by_hand, write = str(tmp_path / "out" / load.name), output.Output._write
+    by_hand, write = str(tmp_path / "out" / load.name), directory_writer.Output._write
 
-    def overtaken(self: output.Output, df: DataFrame, directory: str) -> None:
+    def overtaken(self: directory_writer.Output, df: DataFrame, directory: str) -> None:
         frame(spark, [(7, 7)]).write.parquet(by_hand)
         write(self, df, directory)
 
-    monkeypatch.setattr(output.Output, "_write", overtaken)
+    monkeypatch.setattr(directory_writer.Output, "_write", overtaken)
 
     with pytest.raises(InvalidInput, match="or was written without new.save"):
         load.save(str(tmp_path / "out"))
@@ -372,7 +373,7 @@ def test_a_succeeded_backfill_is_kept_when_its_repetition_fails_before_the_save(
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
     incremental(frame(spark, [(5, 5)]), orders, **RANGE).save(first)
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr(output.Output, "_write", lambda *arguments: 1 / 0)
+        patch.setattr(directory_writer.Output, "_write", lambda *arguments: 1 / 0)
         incremental(frame(spark, [(6, 6)]), orders, **RANGE).save(first)
 
     incremental(frame(spark, [(7, 7)]), orders, **RANGE).save(second)
@@ -384,7 +385,7 @@ def test_a_succeeded_backfill_is_kept_when_its_repetition_fails_before_the_save(
 def refuse_to_save(df: DataFrame, store: AssetStore, path: str) -> None:
     """Fail a backfill after it has begun, and before anything of it is published."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr(output.Output, "_write", lambda *arguments: 1 / 0)
+        patch.setattr(directory_writer.Output, "_write", lambda *arguments: 1 / 0)
         incremental(df, store, **RANGE).save(path)
 
 
@@ -657,7 +658,7 @@ def test_a_load_is_retried_below_the_same_path_however_it_is_spelled(
     (path, other), spark, orders = spelled, classic_spark, store.asset_store(name="orders")
     give_up(frame(spark, [(1, 1)]), store, path, cursor="at")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr(output.Output, "_write", lambda *arguments: 1 / 0)
+        patch.setattr(directory_writer.Output, "_write", lambda *arguments: 1 / 0)
         incremental(frame(spark, [(1, 1)]), orders, cursor="at").save(other)
 
     assert ids(spark.read.parquet(path)) == [1]
@@ -718,7 +719,7 @@ def test_a_withdrawal_removes_directory_and_drafts_unless_another_owns_them(
     target = tmp_path / "load=1"
     if owner:
         publish(os.makedirs, str(target), edition=f"{owner} 1", manifest={})
-    draft = tmp_path / f"_holdfast-{_digest(target.name)}-{_digest('mine 2')}-{'0' * 32}"
+    draft = tmp_path / f"_holdfast-{digest(target.name)}-{digest('mine 2')}-{'0' * 32}"
     draft.mkdir()
 
     withdraw(str(target), ("mine",))

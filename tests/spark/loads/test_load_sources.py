@@ -134,6 +134,9 @@ def test_a_source_with_user_functions_or_ties_is_read_once(
         df.where(f"id IN (SELECT id FROM view_{name} LIMIT 1)"),
         df.selectExpr("id", "row_number() OVER (PARTITION BY id ORDER BY at) AS n"),
         df.groupBy("id").agg(f.max_by("at", "id"), f.collect_list("at")),
+        df.sampleBy("id", {1: 0.5}, seed=7),
+        df.selectExpr("id", "java_method('java.lang.System', 'nanoTime') AS at"),
+        df.select(f.reflect(f.lit("java.lang.System"), f.lit("nanoTime")).alias("at")),
     ]
     fixed = [
         df.where((f.col("id") > 0) & f.col("at").isNotNull()).select(f.upper(f.lit("a"))),

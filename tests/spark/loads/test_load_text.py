@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from holdfast import Connection
 from holdfast.errors import InvalidInput
-from holdfast.spark.loads.directory import read_loads
+from holdfast.spark.loads.directory_reader import read_loads
 from holdfast.spark.loads.incremental import incremental
 
 BREAKS = ["\n", "\r", "\r\n", "a\nb", "a\rb", "a\r\nb", 'a,"b"\n,c', " \n "]

@@ -23,7 +23,7 @@ from holdfast.model.path_part import path_part
 from holdfast.model.scope import StoreScope, TaskScope
 from holdfast.model.value import JsonValue, as_reference, encode
 from holdfast.settings import load
-from holdfast.spark.failure import translated
+from holdfast.spark.error_translation import translated
 from holdfast.spark.reconcile.comparison import Comparison
 from holdfast.spark.reconcile.deletion import Deletion, delete
 from holdfast.spark.reconcile.summary import Part, Size, Summary

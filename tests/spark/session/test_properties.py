@@ -11,16 +11,10 @@ from holdfast.errors import InvalidInput
 from holdfast.spark.session.properties import write_properties
 
 
-def test_a_value_cannot_inject_another_setting(classic_spark: SparkSession, tmp_path: Path) -> None:
-    file = tmp_path / "spark.properties"
-    settings = {
-        f"spark.{number}": f"x{text}spark.evil 1"
-        for number, text in enumerate(["\r", "\n", "\r\n", "\f", "\\\r", "\\", " ", "\u2028", "\t"])
-    }
-
+def read_back(spark: SparkSession, file: Path, settings: dict[str, str]) -> dict[str, str]:
+    """Write settings to a file, and return what Spark reads from it."""
     write_properties(file, settings)
-
-    jvm = classic_spark._jvm
+    jvm = spark._jvm
     assert jvm is not None
     read = jvm.org.apache.spark.util.Utils.getPropertiesFromFile(str(file))
     found = {}
@@ -28,7 +22,22 @@ def test_a_value_cannot_inject_another_setting(classic_spark: SparkSession, tmp_
     while each.hasNext():
         pair = each.next()
         found[pair._1()] = pair._2()
-    assert found == settings
+    return found
+
+
+def test_a_value_cannot_inject_another_setting(classic_spark: SparkSession, tmp_path: Path) -> None:
+    settings = {
+        f"spark.{number}": f"x{text}spark.evil 1"
+        for number, text in enumerate(["\r", "\n", "\r\n", "\f", "\\\r", "\\", " ", "\u2028", "\t"])
+    }
+
+    assert read_back(classic_spark, tmp_path / "spark.properties", settings) == settings
+
+
+def test_a_value_may_begin_like_a_separator(classic_spark: SparkSession, tmp_path: Path) -> None:
+    settings = {"spark.path": ":/opt/jars/*", "spark.options": "=x =y", "spark.none": ""}
+
+    assert read_back(classic_spark, tmp_path / "spark.properties", settings) == settings
 
 
 @pytest.mark.parametrize("name", ["spark.a b", "spark.a\rspark.b", "spark.a=b", "spark.a:b", ""])

@@ -146,8 +146,7 @@ def _unwanted(name: str, table: str, wanted: tuple[str, ...]) -> InvalidInput:
             f"the store sets `{name}` itself", hint=f"leave it out: df.drop('{name}')"
         )
     return InvalidInput(
-        f"the table `{table}` does not take a column `{name}`",
-        hint=f"it takes {', '.join(wanted)}",
+        f"the table `{table}` does not take a column `{name}`", hint=f"it takes {', '.join(wanted)}"
     )
 
 

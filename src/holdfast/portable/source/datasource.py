@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Collection, Iterable
+from typing import ClassVar, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader
 from pyspark.sql.types import StructType
 
+from holdfast.errors import InvalidInput
 from holdfast.portable.source.error_display import plainly
 from holdfast.portable.source.location import Location, locate
-from holdfast.portable.source.options import READING, WRITING, check_options
 from holdfast.portable.source.reading import make_reader
 from holdfast.portable.source.schema import check_schema, field_of, full_schema
 from holdfast.portable.source.writing import make_writer
 from holdfast.portable.tables import check_table
+
+WRITING: Final = ("table", "url", "token")
+READING: Final = (*WRITING, "where", "columns", "partitions")
+"""The options for writing, and for reading."""
 
 
 class HoldfastSource(DataSource):
@@ -22,7 +27,6 @@ class HoldfastSource(DataSource):
     default: ClassVar[Location | None] = None
     """The store to use unless the options name one. None: the one configured where Spark plans."""
     reading: ClassVar[tuple[str, ...]] = READING
-    """The options for reading."""
 
     @classmethod
     def name(cls) -> str:
@@ -50,3 +54,19 @@ class HoldfastSource(DataSource):
         table = check_table(self.options.get("table"))
         location = locate(self.options, self.default)
         return make_writer(location, table, schema, overwrite)
+
+
+def check_options(given: Iterable[str], known: Collection[str], doing: str) -> None:
+    """Raise InvalidInput unless all the options are known. Spark adds options of its own only for a
+    table in its catalog."""
+    unknown = sorted(set(given) - set(known))
+    if "provider" in unknown:
+        raise InvalidInput(
+            "Spark's catalog cannot hold a Holdfast table, because it loses the options",
+            hint="CREATE TEMPORARY VIEW runs USING holdfast OPTIONS (table 'runs')",
+        )
+    if unknown:
+        named = ", ".join(f"`{name}`" for name in unknown)
+        raise InvalidInput(
+            f"there is no option {named} for {doing}", hint=f"known options: {', '.join(known)}"
+        )

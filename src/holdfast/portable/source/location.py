@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holdfast.errors import InvalidInput, MissingDependency, NoToken
 
@@ -87,21 +88,16 @@ def configured() -> Location:
     )
 
 
-class installed_here:  # noqa: N801  (it reads as a statement)
-    """Context for importing a part of Holdfast that is not shipped, because it connects to a
-    database.
-
-    Raises MissingDependency where that is not installed.
-    """
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: Any) -> None:
-        if isinstance(error, ModuleNotFoundError):
-            raise MissingDependency(
-                "to read a database, Spark's workers need Holdfast and the database's driver, and "
-                f"`{error.name}` is not installed here",
-                hint='install them there, or use a server: .option("url", '
-                '"http://…").option("token", …)',
-            ) from None
+@contextmanager
+def installed_here() -> Iterator[None]:
+    """Import a part of Holdfast that is not shipped, because it connects to a database. Raise
+    MissingDependency where that is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingDependency(
+            "to read a database, Spark's workers need Holdfast and the database's driver, and "
+            f"`{error.name}` is not installed here",
+            hint='install them there, or use a server: .option("url", "http://…").option("token", '
+            "…)",
+        ) from None

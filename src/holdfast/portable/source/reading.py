@@ -106,7 +106,8 @@ def plan(reading: Reading, partitions: int) -> list[Sequence[Any]]:
     """Return the bounds between the ranges."""
     fields: dict[str, Any] = {"table": reading.table, "most": partitions, "rows": ROWS}
     if reading.location.is_server:
-        return list(Served(reading.location).ask("PlanScan", **fields))
+        with closing(Served(reading.location)) as server:
+            return list(server.ask("PlanScan", **fields))
     with installed_here():
         from holdfast.spark.source.database import bounds
     return list(bounds(reading.location, **fields))

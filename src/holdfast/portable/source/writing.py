@@ -49,17 +49,15 @@ class BulkLoad(NamedTuple):
     def ask(self, command: str, **fields: Any) -> Any:
         """Execute a command of this load in the store."""
         with closing(self._store(LONGEST_ANSWER)) as store:
-            return self._asked(store, command, fields)
+            return self._asked(store, command, **fields)
 
     def add(self, part: int, batches: Iterable[pa.RecordBatch]) -> int:
         """Send rows to the store, and return how many there were."""
         count = 0
         with closing(self._store()) as store:
             for lots, size in self._lots(batches):
-                fields: dict[str, Any] = {"part": part, "first": count, "lots": lots}
-                fields["max_value_bytes"] = self.max_value_bytes
-                fields["as_kept"] = self.as_kept
-                self._asked(store, "AddToLoad", fields)
+                rules = {"max_value_bytes": self.max_value_bytes, "as_kept": self.as_kept}
+                self._asked(store, "AddToLoad", part=part, first=count, lots=lots, **rules)
                 count += size
         return count
 
@@ -89,14 +87,14 @@ class BulkLoad(NamedTuple):
             for owner, entries in lots.items()
         ]
 
-    def _asked(self, store: Any, command: str, fields: dict[str, Any]) -> Any:
+    def _asked(self, store: Any, command: str, **fields: Any) -> Any:
         return store.ask(command, once=True, load=self.name, writer=self.writer, **fields)
 
     def _store(self, timeout: float = 30.0) -> Any:
         if self.location.is_server:
             return Served(self.location, timeout)
         with installed_here():
-            from holdfast.spark.source.database_commands import Stored
+            from holdfast.spark.source.database import Stored
         return Stored(self.location)
 
 
@@ -174,8 +172,8 @@ def default_expiry(location: Location) -> str | None:
 def largest_value() -> int:
     """Return the configured maximum size of a value, for a database. A server has its own."""
     with installed_here():
-        from holdfast.spark.source import database_commands
-    return database_commands.largest_value()
+        from holdfast.spark.source import database
+    return database.largest_value()
 
 
 def user() -> str:

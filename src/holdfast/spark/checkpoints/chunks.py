@@ -14,15 +14,8 @@ from holdfast.errors import InvalidInput, InvalidType
 from holdfast.spark.checkpoints.checkpoint import Record, digest
 from holdfast.spark.checkpoints.edition import TRY, Edition
 from holdfast.spark.checkpoints.item import directory_of, name_of, named
-from holdfast.spark.publication import (
-    absolute,
-    check_path,
-    discard_drafts,
-    is_there,
-    manifest_of,
-    publish,
-    renames,
-)
+from holdfast.spark.paths import absolute, check_path, renames
+from holdfast.spark.publication import discard_drafts, is_there, manifest_of, publish
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,12 +46,15 @@ def write_chunks(
     written; chunks that earlier attempts have recorded are not written again, unless they are gone,
     or another task has replaced them.
     """
-    base = _absolute(check_path("the path", path)).rstrip("/")
+    spark, base = _session(), check_path("the path", path).rstrip("/")
+    if spark is not None:
+        base = absolute(spark, base)
     record = Record(task_store, key, retention)
     edition = Edition(task_store, key, retention)
     chunks = {f"{base}/{directory_of(one)}": item for one, item in named(items, name).items()}
     paths = edition.recorded(chunks, record.order)
-    for directory in _gone(base, paths, edition.id):
+    is_seen = spark is not None and renames(spark, base)
+    for directory in _gone(paths, edition.id) if is_seen else ():
         log.warning("%s: %s is recorded but missing or replaced; writing it again", key, directory)
         del paths[directory]
     record.say(len(chunks), len(paths))
@@ -121,18 +117,8 @@ def _read(reader: Any, schema: StructType, base: str, paths: list[str]) -> DataF
     return rows.withColumn("chunk", name).drop(TRY)
 
 
-def _absolute(path: str) -> str:
-    """Return a path that means the same to Spark and to this process, where they share it."""
-    spark = _session()
-    return path if spark is None else absolute(spark, path)
-
-
-def _gone(base: str, paths: dict[str, str], edition: str) -> list[str]:
-    """Return the directories whose content is gone, or of another edition, if this process can see
-    that."""
-    spark = _session()
-    if spark is None or not renames(spark, base):
-        return []
+def _gone(paths: dict[str, str], edition: str) -> list[str]:
+    """Return the directories whose content is gone, or of another edition."""
 
     def is_own(path: str) -> bool:
         # Without a manifest, it is the output of an attempt that could not rename.

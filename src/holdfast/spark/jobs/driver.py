@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
@@ -17,7 +19,6 @@ from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import AssetScope
 from holdfast.process import identify
 from holdfast.spark.jobs.claim import Claim, Claims
-from holdfast.spark.jobs.clusters.identity import own_id
 from holdfast.spark.jobs.ticket import Ticket
 from holdfast.stores.http import HttpStore
 
@@ -189,6 +190,15 @@ class Driver:
 
     def _refusal(self, why: str) -> str:
         return f"this driver stops, because the job {self.intent} does not belong to it: {why}"
+
+
+def own_id() -> str:
+    """Return the id that a standalone cluster has given to this process."""
+    # The cluster also names directories and logs by it; there is no more direct source.
+    page = os.environ.get("SPARK_DRIVER_LOG_URL_STDERR", "")
+    if named := parse_qs(urlsplit(page).query).get("driverId"):
+        return named[0]
+    return Path.cwd().name
 
 
 def _tell(message: str) -> None:

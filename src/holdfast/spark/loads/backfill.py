@@ -12,11 +12,10 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.asset_store import AssetStore, set_for_version
 from holdfast.errors import VersionConflict
 from holdfast.model.load_record import BACKFILLS
-from holdfast.spark.loads.output import Writing
-from holdfast.store import run
+from holdfast.spark.loads.directory_writer import Writing
 
 NOTHING: Final[dict[str, Any]] = {}
 """The value of a backfill's own entry, and of a path's entry once nothing of it counts there."""
@@ -117,7 +116,8 @@ class Backfilling:
             if entry is None or entry.version != version:
                 name = self._counting.rpartition("/")[2]
                 raise VersionConflict(
-                    f"a later try of load={name} for {self._store._scope} has replaced this one",
+                    f"a later try of load={name} for {self._store.binding.scope} has replaced "
+                    "this one",
                     hint="run one backfill of a range at a time",
                 )
 
@@ -147,9 +147,7 @@ class Backfilling:
             self._store.set(newest, found)
 
     def _set(self, key: str, value: Backfill) -> int:
-        return run(
-            self._store._store, self._store._set(key, msgspec.to_builtins(value), False, None)
-        )
+        return set_for_version(self._store, key, msgspec.to_builtins(value))
 
     def _newest_at(self, place: str) -> str:
         return f"{self._newest}/{place}"

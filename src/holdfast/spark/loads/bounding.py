@@ -11,9 +11,9 @@ from operator import and_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import CheckFailed, InvalidInput
+from holdfast.spark.loads.arguments import LoadRules
 from holdfast.spark.loads.cursor import Value
 from holdfast.spark.loads.expectations import passes
-from holdfast.spark.loads.rules import LoadRules
 from holdfast.spark.loads.source import source_of
 from holdfast.spark.loads.watermark import Bound, Memory, Watermark, latest
 
@@ -53,23 +53,13 @@ class _Survey(NamedTuple):
     rejected: int
 
 
-def bound(
-    df: DataFrame,
-    rules: LoadRules,
-    mark: Watermark | None,
-    planned: Watermark | None,
-    where: str,
-) -> Bounded:
-    """Fix the range of a load that follows `mark`, and count and check its rows.
+class Bounding:
+    """The bounding of a load that follows the watermark `mark`.
 
     `planned` is the watermark that an earlier attempt at the same load has planned: the range and
-    the rows stay the same. `where` names the watermark in errors. Raise InvalidInput if a cursor is
-    null or too many rows must be remembered, CheckFailed if the rows fail a check.
+    the rows stay the same. `where` names the watermark in errors.
     """
-    return _Bounding(df, rules, mark, planned, where).result()
 
-
-class _Bounding:
     def __init__(
         self,
         df: DataFrame,
@@ -99,6 +89,11 @@ class _Bounding:
             self._cursor = _kept_in_spark(self._cursor)
 
     def result(self) -> Bounded:
+        """Fix the range, and count and check its rows.
+
+        Raise InvalidInput if a cursor is null or too many rows must be remembered, CheckFailed if
+        the rows fail a check.
+        """
         rules = self._rules
         top = self._planned.value if self._planned else rules.top()
         if self._mark is not None and top is not None and not rules.is_backfill:

@@ -8,7 +8,7 @@ from operator import and_
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.errors import InvalidInput, InvalidType
-from holdfast.spark.loads.column import Columns, SourceColumn
+from holdfast.spark.loads.column_lookup import Columns, SourceColumn
 from holdfast.spark.loads.source import source_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.sdk.asset_stores import AssetStores
+from holdfast.spark.loads.arguments import Closed, Contract, OnNull, load_rules
 from holdfast.spark.loads.load import Load, Loaded
-from holdfast.spark.loads.rules import Closed, Contract, OnNull, load_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

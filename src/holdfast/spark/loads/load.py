@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC
 from functools import partial
-from string import Formatter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,34 +18,30 @@ from holdfast.model.load_chain import NO_TRY, following
 from holdfast.model.load_record import RECORD_SUFFIX, LoadRecord
 from holdfast.model.load_record import as_json as record_as_json
 from holdfast.model.value import check_key
-from holdfast.spark.failure import has_raised
-from holdfast.spark.loads import contract, saved_format
+from holdfast.spark.error_translation import has_raised
+from holdfast.spark.loads import saved_format, schema_contract
+from holdfast.spark.loads.arguments import LoadRules
 from holdfast.spark.loads.backfill import Backfill, Backfilling
-from holdfast.spark.loads.bounding import Bounded, bound, null_cursor
-from holdfast.spark.loads.chain import PLAN_SUFFIX
+from holdfast.spark.loads.bounding import Bounded, Bounding, null_cursor
 from holdfast.spark.loads.cursor import Value
+from holdfast.spark.loads.directory_writer import Output, Writing
+from holdfast.spark.loads.load_history import PLAN_SUFFIX
 from holdfast.spark.loads.naming import application, backfill_name, digest_of, load_name
 from holdfast.spark.loads.observation import observed
-from holdfast.spark.loads.output import Output, Writing
 from holdfast.spark.loads.plan import Planning
-from holdfast.spark.loads.rules import LoadRules
-from holdfast.spark.loads.unexecuted_sql import is_query
+from holdfast.spark.loads.sql_statement import statement
 from holdfast.spark.loads.watermark import Watermark, as_json, from_json
-from holdfast.spark.publication import (
-    absolute,
-    check_path,
-    is_inside,
-    is_same,
-    path_digest,
-    renames,
-    withdraw,
-)
+from holdfast.spark.paths import absolute, check_path, is_inside, is_same, path_digest, renames
+from holdfast.spark.publication import withdraw
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _FEW: Final = 1_000_000
 """Maximum number of rows to count after the write, if duplicates make their number uncertain."""
+_WRITERS: Final = ("DataFrameWriter", "DataFrameWriterV2", "MergeIntoWriter")
+
+T = TypeVar("T")
 
 log = logging.getLogger("holdfast")
 
@@ -81,7 +76,7 @@ class Load:
         self, df: DataFrame, store: AssetStore, key: str, rules: LoadRules, *, at_once: bool = False
     ) -> None:
         self._began = time.monotonic()
-        check_key(key, store._scope)
+        check_key(key, store.binding.scope)
         self._store = store
         self._key = key
         self._rules = rules
@@ -183,45 +178,7 @@ class Load:
         Raise InvalidInput for a statement that cannot be parsed, does not use `{new}`, or is a
         query.
         """
-        from pyspark.errors import ParseException
-
-        if not isinstance(query, str):
-            raise InvalidType(f"the statement is {query!r}", hint='new.sql("INSERT INTO …")')
-        double = "double literal braces: {{ and }}"
-        try:
-            names = [name for _, name, _, _ in Formatter().parse(query) if name is not None]
-        except ValueError as error:
-            raise InvalidInput(
-                f"the placeholders of the statement cannot be parsed: {error}", hint=double
-            ) from None
-        if "new" not in names:
-            raise InvalidInput(
-                "the statement does not read the new rows",
-                hint="name them {new}: INSERT INTO orders SELECT * FROM {new}",
-            )
-        for name in names:
-            if name not in ("new", *arguments):
-                raise InvalidInput(
-                    f"the statement has {{{name}}}, for which no argument was given",
-                    hint=double,
-                )
-
-        def run(new: DataFrame) -> None:
-            try:
-                answer = new.sparkSession.sql(query, new=new, **arguments)
-            except ParseException as error:
-                said = str(error).strip().partition(" SQLSTATE")[0]
-                raise InvalidInput(
-                    f"the statement cannot be parsed: {said}",
-                    hint="give one statement; for several, new.write and new.view",
-                ) from error
-            if is_query(answer):
-                raise InvalidInput(
-                    "the statement is a query: it writes nothing",
-                    hint="INSERT INTO orders SELECT * FROM {new}",
-                )
-
-        return self.write(run)
+        return self.write(statement(query, arguments))
 
     def save(
         self,
@@ -243,28 +200,31 @@ class Load:
         if writing is None or not counts:
             return self._finish([])
         saved_as = self._keep_saved(output.saves(self.df))
-        published: list[tuple[str, str | None]] = []
-
-        def publish(rows: DataFrame) -> None:
-            manifest = self._manifest(saved_as)
-            published.append(output.publish(rows, self.name, writing, manifest))
-
+        manifest = self._manifest(saved_as)
         with observed(self.df) as handed:
-            self._call(publish, handed.df)
-        [(directory, tried)] = published
+            directory, tried = self._call(
+                lambda rows: output.publish(rows, self.name, writing, manifest), handed.df
+            )
         return self._finish(handed.counts, _Saved(directory, tried, saved_as))
 
     def write(self, fn: Callable[[DataFrame], object]) -> Loaded:
         """Call `fn` to write the rows; then the watermark is the end of the load.
 
         It moves when the attempt succeeds, provided that nobody has moved it meanwhile; without an
-        attempt, at once. Errors of `fn` are raised unchanged.
+        attempt, at once. Errors of `fn` are raised unchanged. Raise InvalidInput if it returns a
+        writer of Spark, which has written nothing.
         """
         if not callable(fn):
             raise InvalidType(f"write got {fn!r}", hint="pass a function that takes the new rows")
         self._begin()
         with observed(self.df) as handed:
-            self._call(fn, handed.df)
+            answer = self._call(fn, handed.df)
+        if (kind := type(answer).__name__) in _WRITERS:
+            raise InvalidInput(
+                f"the function returned a {kind}, which has written nothing; the watermark is "
+                "unchanged",
+                hint='df.write.mode("append").saveAsTable("orders") writes',
+            )
         return self._finish(handed.counts)
 
     def _without_a_number(self) -> InvalidInput:
@@ -274,7 +234,7 @@ class Load:
         )
 
     def _where(self, suffix: str = "") -> str:
-        return f"`{self._key}{suffix}` of {self._store._scope}"
+        return f"`{self._key}{suffix}` of {self._store.binding.scope}"
 
     def _check_apart(self, path: str) -> None:
         """Raise InvalidInput if the rows and quarantined rows, also of earlier loads, would share a
@@ -312,17 +272,14 @@ class Load:
         if self._planning is not None and self._planning.plan is not None:
             stored = self._planning.plan.watermark
             planned = from_json(stored, self._rules.cursor, self._where(PLAN_SUFFIX))
-            log.info(
-                "%s: resuming an unfinished load, up to %s",
-                *(self._where(), planned.value),
-            )
+            log.info("%s: resuming an unfinished load, up to %s", self._where(), planned.value)
         identity = self._rules.identity
         if identity and self._mark and self._mark.memory is None:
             log.warning(
                 "%s does not record which rows are loaded, by %s: this load starts after %s",
                 *(self._where(), ", ".join(identity.kinds), self._mark.value),
             )
-        bounded = bound(df, self._rules, self._mark, planned, self._where())
+        bounded = Bounding(df, self._rules, self._mark, planned, self._where()).result()
         if bounded.beyond:
             log.warning(
                 "%s: %s rows have a `%s` in the future; left for a later load",
@@ -352,29 +309,27 @@ class Load:
             )
         if self._planning is not None:
             self._planning.check_unmoved()
-        rejected, aside = self._bounded.rejected, None
-        if rejected is not None:
-            assert self._rules.quarantine is not None
-            aside = Output(self._rules.quarantine, "parquet", (), {})
-            aside.check(rejected)
         outputs = [] if output is None else [(output, output.saves(self.df))]
-        if rejected is not None and aside is not None:
-            place = absolute(self.df.sparkSession, aside.path)
-            outputs.append(
-                (aside, msgspec.structs.replace(aside.saves(rejected), quarantine=place))
-            )
-        writing = self._writing(outputs)
-        if rejected is not None and aside is not None and writing is not None:
-            # With an owner of its own, so that it is not taken for the data of the load.
-            apart = writing._replace(load=_aside(writing.load))
-            digest = self._keep_saved(outputs[-1][1])
-            published = aside.publish(rejected, self.name, apart, self._manifest(digest))
-            self._aside = _Saved(*published, digest)
+        rejected = self._bounded.rejected
+        if rejected is None:
+            return self._writing(outputs)
+        assert self._rules.quarantine is not None
+        aside = Output(self._rules.quarantine, "parquet", (), {})
+        aside.check(rejected)
+        place = absolute(self.df.sparkSession, aside.path)
+        how = msgspec.structs.replace(aside.saves(rejected), quarantine=place)
+        writing = self._writing([*outputs, (aside, how)])
+        assert writing is not None
+        # With an owner of its own, so that it is not taken for the data of the load.
+        apart = writing._replace(load=_aside(writing.load))
+        digest = self._keep_saved(how)
+        published = aside.publish(rejected, self.name, apart, self._manifest(digest))
+        self._aside = _Saved(*published, digest)
         return writing
 
-    def _call(self, fn: Callable[[DataFrame], object], df: DataFrame) -> None:
+    def _call(self, fn: Callable[[DataFrame], T], df: DataFrame) -> T:
         try:
-            fn(df)
+            return fn(df)
         except Exception as error:
             failure = null_cursor(self._rules.cursor.name, self._where())
             if has_raised(error, failure):
@@ -419,7 +374,7 @@ class Load:
 
     def _manifest(self, saved_as: str) -> dict[str, Any]:
         return {
-            "writer": str(self._store._writer),
+            "writer": str(self._store.binding.writer),
             "saved": saved_as,
             **record_as_json(self._record(self.rows, ())),
         }
@@ -444,7 +399,8 @@ class Load:
             log.info("nothing new for %s after %s", self._where(), self.watermark)
             return result
         directories = (saved_as.directory,) if saved_as else ()
-        self._set(RECORD_SUFFIX, record_as_json(self._record(rows, directories)), inline=True)
+        record = record_as_json(self._record(rows, directories))
+        self._put(self._key + RECORD_SUFFIX, record, inline=True)
         return result
 
     def _keep_watermark(self, planning: Planning, saved_as: _Saved | None) -> None:
@@ -458,23 +414,21 @@ class Load:
         done = msgspec.to_builtins(msgspec.structs.replace(planning.plan, done=True))
         # Provided that no other load has replaced the plan, and may have written since.
         held = done if self._stages else msgspec.to_builtins(planning.plan)
-        self._set(PLAN_SUFFIX, held, if_version=planning.stored_version)
-        tried, spark = self._tried(saved_as), self.df.sparkSession
+        self._put(self._key + PLAN_SUFFIX, held, if_version=planning.stored_version)
+        # If directories cannot be renamed, the try that counts.
+        tried = next((one.tried for one in (saved_as, self._aside) if one and one.tried), None)
+        spark = self.df.sparkSession
         if tried is None and not all(renames(spark, place) for place in planning.places):
             tried = NO_TRY  # an earlier attempt has saved to another place
         digests = [saved_as.digest if saved_as else saved_format.NOT]
         digests += [self._aside.digest] if self._aside else []
         chain = following(planning.before, planning.number, tried, digests)
         value = as_json(self._bounded.mark, self._rules.cursor, chain)
-        self._set("", value, if_version=planning.version)
+        self._put(self._key, value, if_version=planning.version)
         if not self._stages:
-            self._set(PLAN_SUFFIX, done)
+            self._put(self._key + PLAN_SUFFIX, done)
         if self._new_schema is not None:
-            self._set(contract.SUFFIX, self._new_schema)
-
-    def _tried(self, saved_as: _Saved | None) -> str | None:
-        """Return the try that counts if directories cannot be renamed; None if there is none."""
-        return next((one.tried for one in (saved_as, self._aside) if one and one.tried), None)
+            self._put(self._key + schema_contract.SUFFIX, self._new_schema)
 
     def _keep_saved(self, as_what: saved_format.Saved) -> str:
         """Store how `read_loads` is to read this load; return its digest."""
@@ -533,11 +487,11 @@ class Load:
         a broken contract."""
         if self._rules.contract is None:
             return None
-        columns = contract.columns_of(df.schema)
-        stored = self._store.get(self._key + contract.SUFFIX)
-        changed = contract.changes(stored, columns)
+        columns = schema_contract.columns_of(df.schema)
+        stored = self._store.get(self._key + schema_contract.SUFFIX)
+        changed = schema_contract.changes(stored, columns)
         if changed and self._rules.contract == "fail":
-            raise contract.broken(changed, self._where(contract.SUFFIX))
+            raise schema_contract.broken(changed, self._where(schema_contract.SUFFIX))
         if changed:
             log.warning(
                 "%s: the source's schema has changed: %s", self._where(), "; ".join(changed)
@@ -547,14 +501,9 @@ class Load:
     @property
     def _stages(self) -> bool:
         """Whether writes are staged, and take effect atomically with the attempt's success."""
-        writer = self._store._writer
+        writer = self._store.binding.writer
         in_attempt = isinstance(writer, TaskWriter) and writer.attempt is not None
         return in_attempt and not self._at_once
-
-    def _set(
-        self, suffix: str, value: Any, *, if_version: int | None = None, inline: bool = False
-    ) -> None:
-        self._put(self._key + suffix, value, if_version=if_version, inline=inline)
 
     def _put(
         self, key: str, value: Any, *, if_version: int | None = None, inline: bool = False

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from holdfast import commands as c
 from holdfast.accessor.asset_store import AssetStore
+from holdfast.spark.loads.arguments import LoadRules
 from holdfast.spark.loads.cursor import Value
-from holdfast.spark.loads.rules import LoadRules
 
 _LONGEST: Final = 48
 _LONGEST_NAME: Final = 240
@@ -39,9 +39,9 @@ def application(store: AssetStore, key: str) -> str:
 
 def origin_of(store: AssetStore, key: str) -> str:
     """Return the name of an asset's watermark, however the asset is addressed."""
-    scope = store._scope
+    inner, scope, *_ = store.binding
     if scope.name is None:
-        scope = store._store.execute(c.GetAsset(scope)).scope
+        scope = inner.execute(c.GetAsset(scope)).scope
     return f"{plain(str(scope.name))}.{plain(key)}"
 
 

@@ -14,12 +14,11 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.asset_store import AssetStore, set_for_version
 from holdfast.errors import InvalidInput, SparkBusy, VersionConflict
 from holdfast.model.entry import Entry
-from holdfast.spark.loads.chain import PLAN_SUFFIX, highest_number, loads_that_count
+from holdfast.spark.loads.load_history import PLAN_SUFFIX, highest_number, loads_that_count
 from holdfast.spark.loads.naming import digest_of
-from holdfast.store import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +72,10 @@ class Planning:
         self.stored_version, last = self._last()
         finished = last is not None and last.done and self.before is not None
         newest = highest_number(store, key, entry, with_undone=not finished)
-        self._former = self._taken_over(last) if last and self._is_open(last, newest) else None
+        # A crash between the watermark and the mark `done` leaves the plan of a load that has
+        # succeeded open.
+        is_open = last is not None and not last.done and last.number > newest
+        self._former = self._taken_over(last) if last and is_open else None
         """The plan of an earlier attempt at this load, possibly with other rules."""
         if self._former is not None:
             newest = self._former.number - 1
@@ -131,7 +133,7 @@ class Planning:
             )
 
     def _where(self, suffix: str = "") -> str:
-        return f"`{self._key}{suffix}` of {self._store._scope}"
+        return f"`{self._key}{suffix}` of {self._store.binding.scope}"
 
     def _last(self) -> tuple[int, Plan | None]:
         """Return the plan that was stored last, of whichever load, and its version."""
@@ -146,11 +148,6 @@ class Planning:
                 "an incremental load",
                 hint="delete that entry, or use another key= for the load",
             ) from None
-
-    def _is_open(self, last: Plan, newest: int) -> bool:
-        # A crash between the watermark and this mark leaves a plan that is open, of a load that has
-        # succeeded.
-        return not last.done and last.number > newest
 
     def _taken_over(self, last: Plan) -> Plan | None:
         """Return the plan of an unfinished load, if it started from this watermark. Raise
@@ -195,8 +192,9 @@ class Planning:
 
     def _set(self, plan: Plan) -> int:
         value = msgspec.to_builtins(plan)
-        step = self._store._set(self._key + PLAN_SUFFIX, value, False, self.stored_version)
-        return run(self._store._store, step)
+        return set_for_version(
+            self._store, self._key + PLAN_SUFFIX, value, if_version=self.stored_version
+        )
 
     def _read_again(self, kept: Plan) -> None:
         """Take over the plan that another load has stored meanwhile, if it is the same; raise

@@ -14,8 +14,8 @@ from uuid import uuid4
 
 from holdfast.errors import InvalidInput
 from holdfast.spark.loads import saved_format
-from holdfast.spark.loads.column import quoted
-from holdfast.spark.loads.identity import text_of
+from holdfast.spark.loads.column_lookup import quoted
+from holdfast.spark.loads.row_identity import text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -91,8 +91,7 @@ def check(
         read_again = digest_of(found)
     except (PySparkException, Py4JJavaError) as error:
         raise InvalidInput(
-            f"Spark cannot read these rows back from {kind}: {_reason(error)}; {failed}",
-            hint=hint,
+            f"Spark cannot read these rows back from {kind}: {_reason(error)}; {failed}", hint=hint
         ) from error
     if read_again == written:
         return

@@ -26,10 +26,13 @@ _MEMORY_LEAVES: Final = frozenset({"ExternalRDD", "InMemoryRelation", "LogicalRD
 _CHOOSING_NODES: Final = frozenset(
     {"Deduplicate", "GlobalLimit", "LocalLimit", "Offset", "Sample", "Window"}
 )
-_CHOOSING_RELATIONS: Final = frozenset({"deduplicate", "limit", "offset", "sample", "tail"})
+_CHOOSING_RELATIONS: Final = frozenset(
+    {"deduplicate", "limit", "offset", "sample", "sample_by", "tail"}
+)
 """Operations that select some of the rows below, or order them with ties left open."""
 _RANDOM: Final = re.compile(
     r"\b(rand|randn|random|randstr|uuid|shuffle|uniform|now|curdate|curtime|unix_timestamp"
+    r"|reflect|try_reflect|java_method"
     r"|first|first_value|last|last_value|any_value|max_by|min_by|mode|collect_list|collect_set"
     r"|array_agg|listagg|string_agg|over)\s*\(|\bselect\b|localtimestamp|current_|_id\(\)",
     re.IGNORECASE,
@@ -115,15 +118,11 @@ def _of_node(node: Any) -> Source:
     relation = node.relation()
     if relation.getClass().getSimpleName() != "HadoopFsRelation":
         return Source(is_fixed=False, compares_as_spark=False)
-    found = _of_files(_format_of(relation))
+    name: str = relation.fileFormat().getClass().getSimpleName()
+    found = _of_files(name.removesuffix("FileFormat").lower())
     is_table = node.catalogTable().isDefined()  # its files are listed again after an INSERT
     is_listed = relation.location().getClass().getSimpleName() == "InMemoryFileIndex"
     return found._replace(is_fixed=found.is_fixed and is_listed and not is_table)
-
-
-def _format_of(relation: Any) -> str:
-    name: str = relation.fileFormat().getClass().getSimpleName()
-    return name.removesuffix("FileFormat").lower()
 
 
 def _messages(message: Any) -> Iterator[Any]:

@@ -103,7 +103,7 @@ class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     load: Chain | None = None
 
 
-def as_json(mark: Watermark, cursor: Cursor, chain: Chain | None = None) -> Any:
+def as_json(mark: Watermark, cursor: Cursor[Value], chain: Chain | None = None) -> Any:
     """Return the value to store: exact, and readable except for the hashes."""
     seen = None
     if (memory := mark.memory) is not None:
@@ -117,7 +117,7 @@ def as_json(mark: Watermark, cursor: Cursor, chain: Chain | None = None) -> Any:
     return msgspec.json.decode(msgspec.json.encode(stored))  # in the form that the store returns
 
 
-def from_json(found: Any, cursor: Cursor, where: str) -> Watermark:
+def from_json(found: Any, cursor: Cursor[Value], where: str) -> Watermark:
     """Parse the stored value. Raise InvalidInput if it is not for this cursor."""
     try:
         stored = msgspec.convert(found, _Stored)

@@ -12,12 +12,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.model.scope import StoreScope
-from holdfast.spark.failure import translated
+from holdfast.spark.error_translation import translated
 from holdfast.spark.reconcile import listing, references
 from holdfast.spark.reconcile.summary import Part, Size, Summary
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
@@ -114,15 +115,16 @@ class Comparison:
             self._write("orphans", self._found(_ORPHANS, now=micros(self._now)))
             self._write("totals", self._found(_TOTALS, start=len(root) + 1))
             rows = self._found(_NUMBERS, largest=LARGEST).collect()
-            sizes = {name: Size(*size) for part, name, *size in rows if part == "state"}
+            found = {name: Size(*size) for part, name, *size in rows if part == "state"}
+            sizes = defaultdict(Size, found)
             return Summary(
-                named=sizes.get("named", Size()),
-                queued=sizes.get("queued", Size()),
-                orphan=sizes.get("orphan", Size()),
-                young=sizes.get("young", Size()),
-                foreign=sizes.get("foreign", Size()),
-                missing=self._look_for_missing(sizes.get("unlisted", Size())),
-                elsewhere=sizes.get("elsewhere", Size()).objects,
+                named=sizes["named"],
+                queued=sizes["queued"],
+                orphan=sizes["orphan"],
+                young=sizes["young"],
+                foreign=sizes["foreign"],
+                missing=self._look_for_missing(sizes["unlisted"]),
+                elsewhere=sizes["elsewhere"].objects,
                 dags=tuple(Part(*row[1:]) for row in rows if row[0] == "dag"),
                 assets=tuple(Part(*row[1:]) for row in rows if row[0] == "asset"),
             )

@@ -29,4 +29,5 @@ def write_properties(file: Path, settings: Mapping[str, str]) -> None:
                     hint="use letters, digits and any of . _ - /",
                 )
             escaped = "".join(_ESCAPED.get(character, character) for character in text)
-            lines.write(f"{name} {escaped}\n")
+            # With `=`: after a space, one that begins the value would be taken for the separator.
+            lines.write(f"{name}={escaped}\n")

@@ -1,4 +1,4 @@
-"""Reading a table directly from the database, where Holdfast is installed."""
+"""Tables and bulk loads directly in the database, where Holdfast is installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import msgspec
 import pyarrow as pa
@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from holdfast import commands as c
-from holdfast.connection import open_store
-from holdfast.errors import HoldfastError, InvalidUrl
+from holdfast.connection import open_store, rules
+from holdfast.errors import HoldfastError, InvalidInput, InvalidUrl
 from holdfast.model.load_record import expand_records
 from holdfast.model.value import shown
 from holdfast.portable.json_rules import LITERAL
@@ -36,6 +36,8 @@ ROWS = 10_000
 
 ESCAPED = f'{{"{LITERAL}"'
 """The beginning of a stored value that is escaped, because it looks like a reserved one."""
+
+_Loading: TypeAlias = c.StartLoad | c.AddToLoad | c.FinishLoad | c.DropLoad
 
 
 def open_location(location: Location) -> Store:
@@ -57,6 +59,32 @@ def open_location(location: Location) -> Store:
         section = msgspec.structs.replace(section, backend=location.backend)
     settings = msgspec.structs.replace(settings, database=database, state_store=section)
     return open_store(settings, retry_window=settings.core.retry_window)
+
+
+class Stored:
+    """A database, with the interface of `Served` for a server."""
+
+    def __init__(self, location: Location) -> None:
+        self._store = open_location(location)
+
+    def ask(self, command: str, *, once: bool = False, **fields: Any) -> Any:
+        """Execute a command of a bulk load and return the result. It executes once, by the
+        database's transaction."""
+        try:
+            loading = msgspec.convert({"command": command, **fields}, type=_Loading)
+        except msgspec.ValidationError as error:
+            if isinstance(error.__cause__, HoldfastError):
+                raise error.__cause__ from None
+            raise InvalidInput(f"not a command: {error}") from None
+        return self._store.execute(cast(c.Command[Any], loading))
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def largest_value() -> int:
+    """Return the maximum length of a value's JSON text; 0: any length."""
+    return rules(load()).max_value_bytes
 
 
 def bounds(location: Location, **fields: Any) -> tuple[Sequence[Any], ...]:

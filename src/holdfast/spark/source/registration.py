@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.accessor.task_store import TaskStore
 from holdfast.portable.source.datasource import HoldfastSource
 from holdfast.portable.source.location import Location, configured, locate
-from holdfast.spark.shipping import ship
+from holdfast.spark.code_shipping import ship
 from holdfast.stores.pipe import PipeStore
 from holdfast.wire.purpose import Tables
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import InvalidType
 from holdfast.model.value import check_key
-from holdfast.spark.failure import error_in
-from holdfast.spark.publication import check_path
+from holdfast.spark.code_shipping import ship
+from holdfast.spark.error_translation import error_in
+from holdfast.spark.paths import check_path
 from holdfast.spark.streams import batch
 from holdfast.spark.streams.batch import Batch, Batches
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
@@ -39,8 +38,6 @@ def foreach_batch(
     the function has returned. `checkpoint` is the query's own `checkpointLocation`; if that and the
     record disagree, the query fails with an error that explains it.
     """
-    from pyspark import cloudpickle
-
     if not callable(function):
         raise InvalidType(
             f"foreach_batch calls a function for each batch, not a {type(function).__name__}",
@@ -53,7 +50,7 @@ def foreach_batch(
             hint="foreach_batch(asset_store, function, checkpoint=…)",
         )
     check_key(key)
-    cast("Callable[[ModuleType], None]", cloudpickle.register_pickle_by_value)(batch)
+    ship(batch)
     path = check_path("checkpoint", checkpoint)
     return Batches(asset_store.handle(), function, path, key)
 

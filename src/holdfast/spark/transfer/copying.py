@@ -12,7 +12,7 @@ from holdfast.connection import Connection
 from holdfast.errors import InvalidInput
 from holdfast.portable.source.location import Location
 from holdfast.settings import without_password
-from holdfast.spark.failure import translated
+from holdfast.spark.error_translation import translated
 from holdfast.spark.transfer.checksum import Total
 from holdfast.spark.transfer.filter import entries
 from holdfast.spark.transfer.plan import ROWS, Chunk, planned

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from holdfast.errors import Conflict, HoldfastError, InvalidInput
-from holdfast.spark.publication import PATTERN
+from holdfast.spark.paths import PATTERN
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 

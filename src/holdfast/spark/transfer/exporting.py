@@ -15,7 +15,7 @@ from holdfast.errors import InvalidInput
 from holdfast.portable.source.schema import full_schema
 from holdfast.spark.checkpoints.chunks import read_chunks, write_chunks
 from holdfast.spark.checkpoints.item import directory_of
-from holdfast.spark.failure import translated
+from holdfast.spark.error_translation import translated
 from holdfast.spark.transfer.checksum import Total, columns
 from holdfast.spark.transfer.directory import Directory
 from holdfast.spark.transfer.manifest import FILE, Manifest, Part, Table, write_manifest
@@ -64,10 +64,7 @@ def export_entries(
             record.confirm(task_store)
             _tidy(directory, tables)
             manifest = Manifest(
-                holdfast=__version__,
-                exported_at=datetime.now(UTC),
-                resolved=resolve,
-                tables=tables,
+                holdfast=__version__, exported_at=datetime.now(UTC), resolved=resolve, tables=tables
             )
             write_manifest(directory, manifest)
         return manifest
@@ -88,9 +85,7 @@ def _written(
     own = [chunk for chunk in chunks if chunk.table == table]
     base = f"{directory.path}/{table}"
     paths = write_chunks(
-        *(own, task_store, base, rows),
-        key=f"exported {table}",
-        name=lambda chunk: chunk.name,
+        *(own, task_store, base, rows), key=f"exported {table}", name=lambda chunk: chunk.name
     )
     names = [path.removeprefix(f"{base}/") for path in paths]
     totals = totals_of(spark, directory, table, names)

@@ -14,7 +14,7 @@ from holdfast.connection import Connection
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.portable.source.location import Location
 from holdfast.portable.source.schema import full_schema
-from holdfast.spark.failure import translated
+from holdfast.spark.error_translation import translated
 from holdfast.spark.transfer.checksum import Total
 from holdfast.spark.transfer.directory import Directory
 from holdfast.spark.transfer.exporting import totals_of
@@ -76,10 +76,7 @@ def import_entries(
 
 
 def _rows(
-    spark: SparkSession,
-    directory: Directory,
-    wanted: dict[str, dict[str, str | int]],
-    chunk: Chunk,
+    spark: SparkSession, directory: Directory, wanted: dict[str, dict[str, str | int]], chunk: Chunk
 ) -> DataFrame:
     path = f"{directory.path}/{chunk.table}/{chunk.name}"
     rows = spark.read.schema(full_schema(chunk.table)).parquet(path)

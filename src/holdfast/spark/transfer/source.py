@@ -23,9 +23,8 @@ from holdfast.errors import InvalidSettings, UnknownAsset, UnknownTaskInstance
 from holdfast.model.entry import Entry
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import is_reference
-from holdfast.portable.source.datasource import HoldfastSource
+from holdfast.portable.source.datasource import READING, HoldfastSource
 from holdfast.portable.source.location import Location, locate
-from holdfast.portable.source.options import READING
 from holdfast.portable.source.reading import make_reader
 from holdfast.portable.source.writing import make_writer
 from holdfast.portable.tables import check_table

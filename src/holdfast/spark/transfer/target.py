@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from operator import and_
 from typing import Final, NamedTuple
 
 from pyspark import StorageLevel
@@ -31,10 +33,7 @@ class Target(NamedTuple):
     store: Store
 
     def bring(
-        self,
-        chunks: Sequence[Chunk],
-        rows: Callable[[Chunk], DataFrame],
-        task_store: TaskStore,
+        self, chunks: Sequence[Chunk], rows: Callable[[Chunk], DataFrame], task_store: TaskStore
     ) -> dict[str, Total]:
         """Write the entries that `rows` returns for each chunk, except chunks that earlier attempts
         have done. Return the totals of each table. Expired entries are left out."""
@@ -74,7 +73,7 @@ class Target(NamedTuple):
             *identity, *(functions.col(name).alias(f"found_{name}") for name in content)
         )
         same = [functions.col(name).eqNullSafe(functions.col(f"found_{name}")) for name in content]
-        differing = sent.join(found, identity, "left").filter(~_all(same))
+        differing = sent.join(found, identity, "left").filter(~reduce(and_, same))
         if chunk.table == "task_store":
             differing = differing.filter(_is_live())  # some have just expired
         count = differing.count()
@@ -116,10 +115,3 @@ def check_declared(missing: Sequence[tuple[str, str]], declare: bool) -> None:
 def _is_live() -> Column:
     until = functions.col("expires_at")
     return until.isNull() | (until > functions.current_timestamp())
-
-
-def _all(conditions: list[Column]) -> Column:
-    whole = functions.lit(True)
-    for condition in conditions:
-        whole = whole & condition
-    return whole

@@ -15,18 +15,11 @@ from holdfast.model.load_record import BACKFILLS
 from holdfast.spark.checkpoints.edition import TRY
 from holdfast.spark.loads import readback, saved_format
 from holdfast.spark.loads.backfill import Backfill, backfills_at
-from holdfast.spark.loads.chain import PLAN_SUFFIX, loads_that_count
+from holdfast.spark.loads.directory_writer import name_mistakes
+from holdfast.spark.loads.load_history import PLAN_SUFFIX, loads_that_count
 from holdfast.spark.loads.naming import origin_of
-from holdfast.spark.loads.output import name_mistakes
-from holdfast.spark.publication import (
-    absolute,
-    check_path,
-    is_same,
-    manifest_of,
-    path_digest,
-    renames,
-    unseen,
-)
+from holdfast.spark.paths import absolute, check_path, is_same, path_digest, renames, unseen
+from holdfast.spark.publication import manifest_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -60,7 +53,7 @@ def read_loads(
 
     store = store_of(asset_store)
     root = absolute(spark, check_path("the path", path))
-    where = f"`{key}` of {store._scope}"
+    where = f"`{key}` of {store.binding.scope}"
 
     def digest_in(directory: str) -> str:
         """Return the digest of how a directory was saved, if this process can see it."""
@@ -71,7 +64,7 @@ def read_loads(
         digest = digest_in(f"load={name}")
         return Backfill(saved=digest) if digest else None
 
-    counting = _counting(store, key, path_digest(spark, root), published)
+    counting = _counting(store, key, path_digest(spark, root), published, where)
     kept = {
         one: msgspec.convert(found, saved_format.Saved)
         for one in counting.saved
@@ -241,7 +234,11 @@ class _Counting(NamedTuple):
 
 
 def _counting(
-    store: AssetStore, key: str, digest: str, published: Callable[[str], Backfill | None]
+    store: AssetStore,
+    key: str,
+    digest: str,
+    published: Callable[[str], Backfill | None],
+    where: str,
 ) -> _Counting:
     """Return the loads and backfills that count. Raise NotFound if no loads are known, InvalidInput
     if it cannot be determined which count."""
@@ -249,14 +246,14 @@ def _counting(
     is_backfilled = any(one.startswith(key + BACKFILLS) for one in keys)
     if entry is None and not is_backfilled and store.entry(key + PLAN_SUFFIX) is None:
         raise NotFound(
-            f"`{key}` of {store._scope} has no loads",
+            f"{where} has no loads",
             hint="check the asset and key=; read after the first load.save(…)",
         )
     chain = loads_that_count(store, key, entry) or NO_LOADS
     if chain.guessed:
         raise InvalidInput(
-            f"cannot determine which loads count: `{key}` of {store._scope} was set by hand, and "
-            "the history of it is not in this store",
+            f"cannot determine which loads count: {where} was set by hand, and the history of it "
+            "is not in this store",
             hint='set it again with its loads, such as {…, "load": {"number": 7, "out": [[2, '
             "3]]}}, where those up to 7 count, except 2 and 3; `holdfast assets loads` lists them "
             "in the store that has the history",
@@ -264,8 +261,8 @@ def _counting(
     backfills = backfills_at(store, key, keys, digest, published)
     if is_backfilled and not backfills and chain.number < 0:
         raise NotFound(
-            f"`{key}` of {store._scope} has no loads below this path: its backfills failed there, "
-            "or quarantined nothing when they ran again",
+            f"{where} has no loads below this path: its backfills failed there, or quarantined "
+            "nothing when they ran again",
             hint="read it after the first load.save(…) that succeeds",
         )
     return _Counting(f"{origin_of(store, key)}.", chain, backfills)

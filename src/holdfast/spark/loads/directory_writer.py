@@ -9,21 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.spark.checkpoints.edition import TRY
-from holdfast.spark.failure import has_raised
+from holdfast.spark.error_translation import has_raised
 from holdfast.spark.loads import readback, saved_format
-from holdfast.spark.loads.column import Columns, quoted
+from holdfast.spark.loads.column_lookup import Columns, quoted
 from holdfast.spark.loads.observation import observed
 from holdfast.spark.loads.text_formats import TextFormat
-from holdfast.spark.publication import (
-    absolute,
-    check_path,
-    foreign,
-    is_there,
-    owner_of,
-    publish,
-    renames,
-    without_links,
-)
+from holdfast.spark.paths import absolute, check_path, renames, without_links
+from holdfast.spark.publication import foreign, is_there, owner_of, publish
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -65,11 +57,7 @@ class Output(NamedTuple):
     options: Mapping[str, str]
 
     def publish(
-        self,
-        df: DataFrame,
-        name: str,
-        writing: Writing,
-        manifest: Mapping[str, Any],
+        self, df: DataFrame, name: str, writing: Writing, manifest: Mapping[str, Any]
     ) -> tuple[str, str | None]:
         """Write `df` so that it appears as a whole, once; return the directory, and the try that
         counts.

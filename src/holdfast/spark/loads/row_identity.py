@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.errors import InvalidType
-from holdfast.spark.loads.column import SourceColumn
+from holdfast.spark.loads.column_lookup import SourceColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,10 +35,15 @@ class Identity(NamedTuple):
         }
 
     @property
+    def text(self) -> str:
+        """SQL for the text of a row's identity."""
+        texts = ", ';', ".join(text_of(column.sql, column.type) for column in self.columns)
+        return f"concat({texts})"
+
+    @property
     def hash(self) -> str:
         """SQL for the 64-bit hash of a row's identity."""
-        texts = ", ';', ".join(text_of(column.sql, column.type) for column in self.columns)
-        return f"xxhash64(concat({texts}))"
+        return f"xxhash64({self.text})"
 
     def distinct(self, rows: DataFrame) -> DataFrame:
         """Return the rows with only one of several rows with the same identity."""
@@ -49,8 +54,7 @@ class Identity(NamedTuple):
         name, taken = "holdfast_identity", {column.lower() for column in rows.columns}
         while name in taken:
             name += "_"
-        texts = ", ';', ".join(text_of(column.sql, column.type) for column in self.columns)
-        marked = rows.withColumn(name, functions.expr(f"concat({texts})"))
+        marked = rows.withColumn(name, functions.expr(self.text))
         return marked.dropDuplicates([name]).drop(name)
 
 

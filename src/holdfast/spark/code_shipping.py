@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from holdfast import errors, portable
 from holdfast.errors import MissingDependency
 
 
-def ship() -> None:
-    """Have PySpark pickle `holdfast.portable` and `holdfast.errors` by value, not by name."""
+def ship(*modules: ModuleType) -> None:
+    """Have PySpark pickle `holdfast.portable`, `holdfast.errors` and these modules by value, not by
+    name."""
     try:
         from pyspark import cloudpickle
     except ImportError:
@@ -15,5 +18,5 @@ def ship() -> None:
             "handles need the package pyspark, which is not installed",
             hint='pip install "holdfast-state[spark]"',
         ) from None
-    for module in (errors, portable):
+    for module in (errors, portable, *modules):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

@@ -8,12 +8,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from holdfast.errors import InvalidInput, InvalidType
-from holdfast.spark.loads.column import Columns
+from holdfast.spark.loads.column_lookup import Columns
 from holdfast.spark.loads.cursor import Cursor, Lag, Value, cursor_of
 from holdfast.spark.loads.expectations import Expectations, expectations
-from holdfast.spark.loads.identity import Identity, identity_of
+from holdfast.spark.loads.row_identity import Identity, identity_of
 from holdfast.spark.loads.watermark import Bound
-from holdfast.spark.publication import check_path
+from holdfast.spark.paths import check_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,7 +28,7 @@ MOST_REMEMBERED: Final = 100_000
 class LoadRules(NamedTuple):
     """The arguments of `incremental`, validated."""
 
-    cursor: Cursor
+    cursor: Cursor[Value]
     initial: Value | None
     lag: Lag | None
     until: Value | None
@@ -155,7 +155,7 @@ def load_rules(
     return rules
 
 
-def _until(cursor: Cursor, until: Any, now: datetime) -> Value | None:
+def _until(cursor: Cursor[Value], until: Any, now: datetime) -> Value | None:
     given = until() if callable(until) else until
     if given is None:
         return None
