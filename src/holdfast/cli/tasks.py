@@ -10,12 +10,19 @@ import click
 
 from holdfast import commands as c
 from holdfast.actions.tasks import choose, find
-from holdfast.cli.facts import print_facts, when
-from holdfast.cli.liveview import duration_text, span
+from holdfast.cli.liveview import span_text
 from holdfast.cli.logs import print_log
 from holdfast.cli.opening import open_store, person
-from holdfast.cli.output import counted, json_option, print_document, print_table, say
-from holdfast.cli.parameter import COUNT, MAP_INDEX, whole_number
+from holdfast.cli.output import (
+    counted,
+    json_option,
+    print_document,
+    print_facts,
+    print_table,
+    say,
+    when,
+)
+from holdfast.cli.parameter import COUNT, ID, MAP_INDEX, whole_number
 from holdfast.cli.question import ask, yes_option
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.model.presentation import of_scope
@@ -36,8 +43,8 @@ def command() -> None:
 
 
 @command.command("list")
-@click.argument("dag_id")
-@click.argument("run_id")
+@click.argument("dag_id", type=ID)
+@click.argument("run_id", type=ID)
 @json_option
 def list_tasks(dag_id: str, run_id: str, as_json: bool) -> None:
     """List the task instances of a run."""
@@ -70,9 +77,9 @@ def list_tasks(dag_id: str, run_id: str, as_json: bool) -> None:
 
 
 @command.command("show")
-@click.argument("dag_id")
-@click.argument("run_id")
-@click.argument("task_id")
+@click.argument("dag_id", type=ID)
+@click.argument("run_id", type=ID)
+@click.argument("task_id", type=ID)
 @map_index_option
 @json_option
 def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json: bool) -> None:
@@ -106,7 +113,7 @@ def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json:
             (
                 str(each.number),
                 when(each.started_at),
-                duration_text(span(each.started_at, each.ended_at or now) or now - now),
+                span_text(each.started_at, each.ended_at or now),
                 str(each.outcome or "running"),
                 exit_text(each),
                 one_line(each.error),
@@ -117,9 +124,9 @@ def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json:
 
 
 @command.command("clear")
-@click.argument("dag_id")
-@click.argument("run_id")
-@click.argument("task_ids", nargs=-1, metavar="[TASK_ID]...")
+@click.argument("dag_id", type=ID)
+@click.argument("run_id", type=ID)
+@click.argument("task_ids", nargs=-1, type=ID, metavar="[TASK_ID]...")
 @map_index_option
 @click.option("--failed", is_flag=True, help="Only tasks that failed, themselves or upstream.")
 @click.option("--downstream", is_flag=True, help="Also all downstream tasks.")
@@ -147,6 +154,7 @@ def clear(
     """
     if map_index is not None and not task_ids:
         raise InvalidInput("--map-index is given without a task", hint="name the task")
+    state = state_choice(keep_state, discard_state)
     named = [(task_id, map_index) for task_id in task_ids]
     with open_store(load()) as store:
         steps = choose(dag_id, run_id, named, failed=failed, downstream=downstream)
@@ -160,7 +168,7 @@ def clear(
                     run_id=run_id,
                     tasks=choice.tasks,
                     writer=person(),
-                    state=state_choice(keep_state, discard_state),
+                    state=state,
                 )
             )
     if concerned:
@@ -173,9 +181,9 @@ def clear(
 
 
 @command.command("mark")
-@click.argument("dag_id")
-@click.argument("run_id")
-@click.argument("task_id")
+@click.argument("dag_id", type=ID)
+@click.argument("run_id", type=ID)
+@click.argument("task_id", type=ID)
 @map_index_option
 @click.option("--success", is_flag=True, help="Mark it as succeeded.")
 @click.option("--failed", is_flag=True, help="Mark it as failed.")
@@ -208,9 +216,9 @@ def mark(
 
 
 @command.command("logs")
-@click.argument("dag_id")
-@click.argument("run_id")
-@click.argument("task_id")
+@click.argument("dag_id", type=ID)
+@click.argument("run_id", type=ID)
+@click.argument("task_id", type=ID)
 @map_index_option
 @click.option(
     "--attempt",
@@ -301,9 +309,7 @@ def of_attempt(attempt: AttemptInfo) -> dict[str, Any]:
 
 
 def length_text(one: TaskInstance, now: datetime) -> str:
-    end = now if one.state is TaskState.RUNNING else one.ended_at
-    length = span(one.started_at, end)
-    return "" if length is None else duration_text(length)
+    return span_text(one.started_at, now if one.state is TaskState.RUNNING else one.ended_at)
 
 
 def exit_text(attempt: AttemptInfo) -> str:
