@@ -15,7 +15,7 @@ from holdfast.cli import cli
 from holdfast.errors import HoldfastError
 from holdfast.model.duration import duration_text
 from holdfast.server.app import make_app
-from holdfast.server.keys import GivenKeys
+from holdfast.server.keys import SigningKeys
 from holdfast.server.tokens import Tokens
 from holdfast.settings import Declared, Settings, declared
 from holdfast.testing.model import MemoryStore
@@ -102,7 +102,8 @@ def also(kind: type[HoldfastError]) -> str:
 
 
 def http_page() -> str:
-    description = make_app(MemoryStore(), Tokens(GivenKeys(()), timedelta()), Settings()).openapi()
+    tokens = Tokens(SigningKeys(()), timedelta())
+    description = make_app(MemoryStore(), tokens, Settings()).openapi()
     parts = ["# HTTP API", HTTP_INTRODUCTION]
     tag = None
     for path, operations in description["paths"].items():

@@ -100,6 +100,13 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
         raise TypeError(f"`{name}` is not text")
 
 
+def _length(text: str) -> timedelta:
+    length = duration(text)
+    if length > timedelta(days=A_CENTURY):
+        raise ValueError("longer than a century")
+    return length
+
+
 class Special(NamedTuple):
     """Properties of a setting that its type does not express."""
 
@@ -441,14 +448,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SECTIONS: Final[Mapping[str, type[Section]]] = {
-    "core": Core,
-    "database": Database,
-    "state_store": StateStore,
-    "workers": Workers,
-    "object_store": ObjectStore,
-    "api": Api,
-    "dags": Dags,
-    "spark": Spark,
+    field.name: field.type
+    for field in msgspec.structs.fields(Settings)
+    if isinstance(field.type, type) and issubclass(field.type, Section)
 }
 
 
@@ -485,7 +487,7 @@ class Declared(NamedTuple):
         if self.kind is int:
             return f"a whole number from {self.rules.ge} to {self.rules.le}"
         if self.kind is timedelta:
-            return "a duration such as 30s, 5m, 1h or 7d, or 0"
+            return f"a duration such as 30s, 5m, 1h or 7d, or 0; at most {A_CENTURY}d"
         if get_origin(self.kind) is Literal:
             return f"one of {', '.join(get_args(self.kind))}"
         return "text that is not empty" if self.rules.min_length else "text"
@@ -525,7 +527,12 @@ def load(directory: Path | None = None, environ: Mapping[str, str] | None = None
     They come from the nearest `holdfast.toml`, or `pyproject.toml` with `[tool.holdfast]`, in it or
     above it, and from the environment, which overrides the file.
     """
-    start = (directory or Path.cwd()).absolute()
+    try:
+        start = (directory or Path.cwd()).absolute()
+    except FileNotFoundError:
+        raise InvalidSettings(
+            "the current directory no longer exists", hint="change to another one: cd ~"
+        ) from None
     file, tables = _find(start)
     given = _from_file(file, tables) if file else {}
     given |= _from_environment(os.environ if environ is None else environ)
@@ -634,7 +641,7 @@ def _checked(setting: Declared, given: Given) -> Any:
         if setting.special.parse is not None:
             return setting.special.parse(given)
         if setting.kind is timedelta:
-            return duration(str(given.value))
+            return _length(str(given.value))
         return msgspec.convert(given.value, setting.annotated, strict=given.typed)
     except ValueError as error:
         shown = "***" if setting.special.secret else without_password(repr(given.value))

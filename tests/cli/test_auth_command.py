@@ -101,6 +101,17 @@ def test_an_unknown_asset_gives_no_token_and_starts_no_attempt(
     assert orders.execute(c.ListRuns()) == ()
 
 
+@pytest.mark.parametrize("lifetime", ["0", "0s", "999999999d"])
+def test_a_bad_lifetime_gives_no_token_and_starts_no_attempt(
+    holdfast: Callable[..., Result], store: Store, task: tuple[str, ...], lifetime: str
+) -> None:
+    result = holdfast("auth", "task-token", *task, "--lifetime", lifetime)
+
+    assert (result.status, result.out) == (2, "")
+    assert f"{lifetime!r} is not a duration" in result.err
+    assert store.execute(c.ListRuns()) == ()
+
+
 def test_the_output_is_the_user_token_alone(holdfast: Callable[..., Result]) -> None:
     mine = holdfast("auth", "user-token", "--role", "viewer")
     anns = holdfast("auth", "user-token", "--role", "admin", "--user", "ann", "--lifetime", "1d")
@@ -125,10 +136,13 @@ def test_the_output_is_the_worker_token_alone(holdfast: Callable[..., Result]) -
         ("user-token", "--role", "admin", "--user", ""),
         ("user-token", "--role", "admin", "--lifetime", "0"),
         ("user-token", "--role", "admin", "--lifetime", "soon"),
+        ("user-token", "--role", "admin", "--lifetime", "36501d"),
+        ("worker-token", "--lifetime", "0s"),
         ("worker-token", "--name", "a\nb"),
         ("task-token", "--dag-id", "etl", "--run-id", "r1"),
         ("task-token", "--dag-id", "", "--run-id", "r1", "--task-id", "t"),
         ("rotate-key", "--overlap", "long"),
+        ("rotate-key", "--overlap", "999999999d"),
     ],
 )
 def test_bad_usage_is_an_error_and_issues_no_token(

@@ -80,6 +80,70 @@ def test_a_reader_that_stops_reading_is_no_error(program, task):
     assert done.stderr == b""
 
 
+@pytest.mark.parametrize("closed", ["0", "1", "2"])
+def test_a_closed_stream_is_no_error(project, closed):
+    script = f'exec "$0" -m holdfast config list {closed}>&-'
+
+    done = subprocess.run(["sh", "-c", script, sys.executable], capture_output=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_full_disk_is_not_reported_as_a_bug(project):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "holdfast", "config", "list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "bug" not in done.stderr
+
+
+def test_characters_that_stdout_cannot_encode_are_escaped(program):
+    result = program("config", "list", HOLDFAST__CORE__HOME="\udcff", PYTHONIOENCODING="ascii")
+
+    assert (result.status, result.err) == (0, "")
+    assert "core.home\t\\udcff\t" in result.out
+
+
+def test_a_working_directory_that_is_gone_is_an_error(project):
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$0" -m holdfast config list'
+
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the current directory no longer exists\nhint: ")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("dags", "show", "\udcff"),
+        ("dags", "pause", ""),
+        ("runs", "list", "--dag-id", "\udcff"),
+        ("runs", "show", "etl", "\udcff"),
+        ("runs", "trigger", "etl", "--run-id", "a\nb"),
+        ("runs", "delete", "\udcff", "r", "--yes"),
+        ("tasks", "list", "x" * 251, "r"),
+        ("tasks", "clear", "etl", "r", "ok", "\udcff", "--yes"),
+        ("state-store", "list", "--task-id", "\udcff"),
+        ("assets", "show", "\udcff"),
+    ],
+)
+def test_an_id_that_cannot_exist_is_bad_usage(program, args):
+    result = program(*args)
+
+    assert (result.status, result.out) == (2, "")
+    assert "bug" not in result.err
+
+
 def failing(error):
     def open_store(settings):
         raise error

@@ -83,7 +83,8 @@ def test_a_backend_that_cannot_be_reconciled_is_an_error(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--grace", "soon"], "--grace may not be 'soon'"),
+        (["--grace", "soon"], "'--grace': 'soon' is not a duration"),
+        (["--grace", "999999999d"], "'--grace': '999999999d' is not a duration"),
         (["--delete"], "stdin is not a terminal"),
         (["--report", "."], "--report . is not empty"),
     ],

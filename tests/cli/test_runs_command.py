@@ -131,6 +131,7 @@ def test_a_run_is_triggered_with_id_and_date(holdfast, store):
         (("etl", "--conf", "[1]"), 2, "--conf is not a JSON object"),
         (("etl", "--conf", "{"), 2, "error: "),
         (("etl", "--logical-date", "soon"), 2, "--logical-date is not a date: 'soon'"),
+        (("etl", "--logical-date", "0001-01-01T00:00:00+10:00"), 2, "--logical-date is out of"),
         (("etl", "--run-id", "x" * 251), 2, "the limit is 250"),
     ],
 )
@@ -201,6 +202,10 @@ def test_a_backfill_leaves_out_future_dates(holdfast, store):
         (("etl", "--from", "yesterday", "--to", "2026-01-01"), "--from is not a date: 'yesterday'"),
         (("mart", "--from", "2026-01-01", "--to", "2026-01-02"), "is not scheduled at regular"),
         (("etl", "--from", "2026-01-01"), "Missing option '--to'"),
+        (
+            ("etl", "--from", "2026-01-01", "--to", "9999-12-31T23:59:59-10:00"),
+            "--to is out of range",
+        ),
     ],
 )
 def test_a_bad_backfill_is_refused(holdfast, options, message):

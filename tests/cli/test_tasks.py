@@ -179,6 +179,15 @@ def test_a_bad_clear_is_refused(holdfast, store, options, message):
     assert states(store) == before
 
 
+def test_contradicting_options_are_refused_where_nothing_is_to_be_cleared(holdfast):
+    result = holdfast(
+        *("tasks", "clear", *RUN, "extract", "--failed", "--yes"),
+        *("--keep-state", "--discard-state"),
+    )
+
+    assert result.status == 2
+
+
 def test_an_unknown_task_is_not_cleared(holdfast):
     assert holdfast("tasks", "clear", *RUN, "load", "lode", "--yes").status == 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -41,6 +42,18 @@ def test_a_key_is_created_on_first_use_and_readable_only_by_its_owner(
     assert file.stat().st_mode & 0o777 == 0o600
     assert len(open_keys(settings).signing().secret) >= 32
     assert os.listdir(settings.home) == [FILE_NAME]
+
+
+@pytest.mark.parametrize("use", [open_keys, lambda settings: rotate(settings, timedelta())])
+def test_a_home_that_is_no_directory_is_an_error(
+    tmp_path: Path, use: Callable[[Settings], object]
+) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(InvalidSettings, match="the signing keys in .*file/") as caught:
+        use(load(tmp_path, {"HOLDFAST__CORE__HOME": "file"}))
+
+    assert "[core] home" in caught.value.hint
 
 
 def test_every_process_reads_the_same_key(settings: Settings) -> None:

@@ -161,6 +161,17 @@ def test_the_operations_of_workers_declare_their_errors_and_aliases(
             assert "`/execution/state/…`" in operation["description"], path
 
 
+def test_every_required_field_of_an_object_is_described(description: dict[str, Any]) -> None:
+    def check(part: Any) -> None:
+        if isinstance(part, dict) and part.get("additionalProperties") is False:
+            assert set(part.get("required", ())) <= set(part.get("properties", ())), part
+        for inner in part.values() if isinstance(part, dict) else part:
+            if isinstance(inner, dict | list):
+                check(inner)
+
+    check(description)
+
+
 def test_responses_with_a_renewed_token_declare_its_header(description: dict[str, Any]) -> None:
     for path, operation in operations_in(description):
         told = {

@@ -306,6 +306,31 @@ def test_a_body_that_cannot_be_stored_is_refused(api: Api, orders: str, body: by
         assert api.ask("GET", f"{place}/k").status == 404
 
 
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("map_index=x", "query.map_index: "),
+        ("map_index=2147483648", "query.map_index: "),
+        ("dag_id=", "query.dag_id: "),
+        ("updated_since=soon", "query.updated_since: this is not a time"),
+    ],
+)
+def test_the_error_for_a_bad_parameter_names_it_and_no_type_of_ours(
+    api: Api, query: str, message: str
+) -> None:
+    reply = api.ask("GET", f"/state-store/tasks?{query}")
+
+    assert reply.status == 422
+    assert reply.json["detail"]["message"].startswith(message)
+
+
+def test_the_error_for_a_bad_field_names_it_and_no_type_of_ours(api: Api) -> None:
+    reply = api.ask("PUT", f"{STATE}/k", b'{"value": 1, "expires_at": "soon"}')
+
+    assert reply.status == 422
+    assert reply.json["detail"]["message"].startswith("body.expires_at: this is not a time")
+
+
 def test_a_body_of_another_type_is_refused(api: Api) -> None:
     reply = api.ask("PUT", f"{STATE}/k", b"value=1", content_type="text/plain")
 

@@ -253,11 +253,12 @@ def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     assert "--port" in said
 
 
-def test_an_address_of_another_machine_is_an_error(tmp_path: Path) -> None:
-    status, said = refused(tmp_path, "--host", "no-such-host.invalid")
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "two..dots", "x" * 64, ""])
+def test_an_address_of_another_machine_is_an_error(tmp_path: Path, host: str) -> None:
+    status, said = refused(tmp_path, "--host", host)
 
     assert status == 2
-    assert "cannot listen on no-such-host.invalid" in said
+    assert f"cannot listen on {host}:0: " in said
 
 
 @pytest.mark.parametrize(

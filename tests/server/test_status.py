@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import http.client
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -86,6 +88,27 @@ def test_a_store_that_hangs_does_not_hang_the_health_check(
 
     assert (answer.status, answer.json["status"]) == (503, "alive")
     assert "not ready: the database does not answer" in caplog.text
+
+
+def test_a_health_check_that_fails_late_logs_no_traceback(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = threading.Event()
+
+    async def fail_late(command: object) -> None:
+        await asyncio.sleep(0.3)
+        failed.set()
+        raise StoreUnavailable("the database does not answer")
+
+    monkeypatch.setattr(status, "STORE_TIMEOUT", 0.1)
+    monkeypatch.setattr(served.store, "aexecute", fail_late)
+
+    assert served.ask("GET", "/health").status == 503
+    failed.wait(10)
+    served.ask("GET", "/health/live")
+    gc.collect()
+
+    assert "never retrieved" not in caplog.text
 
 
 def metric(text: str, name: str) -> float:

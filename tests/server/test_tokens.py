@@ -33,7 +33,7 @@ from holdfast.model.role import Role
 from holdfast.model.run import Process, TaskState, Watch
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server import tokens as module
-from holdfast.server.keys import GivenKeys, Key
+from holdfast.server.keys import Key, SigningKeys
 from holdfast.server.tokens import Tokens
 from holdfast.wire.codec import JSON
 
@@ -63,7 +63,7 @@ def clock_ahead(seconds: float) -> Callable[[], float]:
 
 @pytest.fixture
 def tokens() -> Tokens:
-    return Tokens(GivenKeys((Key(SECRET),)), timedelta(minutes=10))
+    return Tokens(SigningKeys((Key(SECRET),)), timedelta(minutes=10))
 
 
 @pytest.mark.parametrize("identity", BEARERS, ids=lambda identity: type(identity).__name__)

@@ -7,38 +7,52 @@ so that each command starts as fast as it can.
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from importlib import import_module
+from typing import Final, NoReturn, cast
 
 import click
 
 from holdfast import distribution
-from holdfast.cli.lazy import LazyGroup
 from holdfast.errors import HoldfastError
 from holdfast.version import __version__
 
+COMMANDS: Final = {
+    "assets": "assets.command",
+    "auth": "auth.command",
+    "completion": "completion.command",
+    "config": "config.command",
+    "dags": "dags.command",
+    "db": "db.command",
+    "run": "run.command",
+    "runs": "runs.command",
+    "scheduler": "services.scheduler",
+    "server": "services.server",
+    "standalone": "services.standalone",
+    "state-store": "state_store.command",
+    "tasks": "tasks.command",
+    "triggerer": "services.triggerer",
+}
+"""By command, the module and the name in it."""
 
-@click.group(
-    cls=LazyGroup,
-    modules={
-        "assets": "holdfast.cli.assets",
-        "auth": "holdfast.cli.auth",
-        "completion": "holdfast.cli.completion",
-        "config": "holdfast.cli.config",
-        "dags": "holdfast.cli.dags",
-        "db": "holdfast.cli.db",
-        "run": "holdfast.cli.run",
-        "runs": "holdfast.cli.runs",
-        "scheduler": "holdfast.cli.scheduler",
-        "server": "holdfast.cli.server",
-        "standalone": "holdfast.cli.standalone",
-        "state-store": "holdfast.cli.state_store",
-        "tasks": "holdfast.cli.tasks",
-        "triggerer": "holdfast.cli.triggerer",
-    },
-)
+
+class LazyGroup(click.Group):
+    """The commands, each imported when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name].split(".")
+        return cast(click.Command, getattr(import_module(f"{__name__}.{module}"), name))
+
+
+@click.group(cls=LazyGroup)
 @click.version_option(__version__, message="holdfast %(version)s")
 def cli() -> None:
     """Durable state for Spark data pipelines."""
@@ -46,6 +60,7 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and exit: 0, 1 (not found, conflict, failed) or 2 (bad usage)."""
+    _prepare_streams()
     try:
         sys.exit(invoke(args))
     finally:
@@ -71,7 +86,21 @@ def invoke(args: Sequence[str] | None) -> int:
         if os.environ.get("HOLDFAST_TRACEBACK"):
             raise
         message = " ".join(f"unexpected {type(error).__name__}: {error}".split())
-        return fail(message, "this is a bug; set HOLDFAST_TRACEBACK=1 to see the traceback", 1)
+        # A file or a disk of this machine may be at fault, and not the program.
+        why = "" if isinstance(error, OSError) else "this is a bug; "
+        return fail(message, f"{why}set HOLDFAST_TRACEBACK=1 to see the traceback", 1)
+
+
+def _prepare_streams() -> None:
+    """Connect closed streams to nothing, and make stdout write what its encoding lacks as escapes.
+
+    Otherwise the next file that is opened would take the place of a closed stream.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  (open until the end)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def fail(message: str, hint: str, status: int) -> int:

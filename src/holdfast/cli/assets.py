@@ -6,13 +6,21 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import click
+from msgspec import Raw
 
 from holdfast import commands as c
 from holdfast.actions.loads import Load, loads_of
 from holdfast.cli import document
-from holdfast.cli.facts import print_facts, when
 from holdfast.cli.opening import as_worker, open_store
-from holdfast.cli.output import json_option, print_document, print_table, say, time_text
+from holdfast.cli.output import (
+    json_option,
+    print_document,
+    print_facts,
+    print_table,
+    say,
+    time_text,
+    when,
+)
 from holdfast.cli.parameter import limit_option
 from holdfast.cli.question import ask, yes_option
 from holdfast.errors import NotSupported
@@ -38,14 +46,13 @@ def list_assets(as_json: bool) -> None:
     """List assets with the DAGs that declare them."""
     with open_store(load()) as store:
         assets = store.execute(c.ListAssets())
-        newest = [store.execute(c.ListAssetEvents(asset.scope, limit=1)) for asset in assets]
-    if as_json:
         found = [
-            of_asset(asset, events[0] if events else None)
-            for asset, events in zip(assets, newest, strict=True)
+            (asset, store.execute(c.ListAssetEvents(asset.scope, limit=1))) for asset in assets
         ]
-        print_document({"assets": found, "total_entries": len(found)})
-    elif assets:
+    if as_json:
+        documents = [of_asset(asset, events) for asset, events in found]
+        print_document({"assets": documents, "total_entries": len(found)})
+    elif found:
         print_table(
             ("asset", "uri", "dags", "active", "last event"),
             [
@@ -56,7 +63,7 @@ def list_assets(as_json: bool) -> None:
                     "no" if asset.orphaned_at else "yes",
                     when(events[0].at if events else None),
                 )
-                for asset, events in zip(assets, newest, strict=True)
+                for asset, events in found
             ],
         )
     else:
@@ -76,7 +83,7 @@ def show(name: str, as_json: bool) -> None:
     if as_json:
         print_document(
             {
-                **of_asset(asset, events[0] if events else None),
+                **of_asset(asset, events),
                 "entries": [document.of_entry(found.scope, found.entry) for found in entries],
                 "asset_events": [of_event(event) for event in events],
             }
@@ -231,8 +238,8 @@ def declared_by(asset: AssetInfo) -> str:
     return ", ".join((*asset.dags, *(("by hand",) if asset.by_hand else ())))
 
 
-def of_asset(asset: AssetInfo, last: AssetEvent | None) -> dict[str, Any]:
-    """Return an asset in the form that `--json` prints."""
+def of_asset(asset: AssetInfo, events: Sequence[AssetEvent]) -> dict[str, Any]:
+    """Return an asset, with its newest events, in the form that `--json` prints."""
     return {
         "asset_id": asset.asset_id,
         "name": asset.name,
@@ -241,7 +248,7 @@ def of_asset(asset: AssetInfo, last: AssetEvent | None) -> dict[str, Any]:
         "dags": asset.dags,
         "active": asset.orphaned_at is None,
         "orphaned_at": asset.orphaned_at,
-        "last_event_at": last and last.at,
+        "last_event_at": events[0].at if events else None,
     }
 
 
@@ -251,6 +258,6 @@ def of_event(event: AssetEvent) -> dict[str, Any]:
         **of_scope(event.asset),
         "number": event.number,
         "at": event.at,
-        "extra": document.of_value(event.extra),
+        "extra": Raw(event.extra),
         "source": of_scope(event.source) if event.source else None,
     }

@@ -13,12 +13,13 @@ from holdfast import commands as c
 from holdfast.access.identity import Assets, TaskIdentity, UserIdentity, WorkerIdentity
 from holdfast.cli.opening import open_store, person
 from holdfast.cli.output import say
-from holdfast.cli.parameter import MAP_INDEX
-from holdfast.errors import InvalidInput, UnknownTaskInstance
-from holdfast.model.duration import duration, duration_text
+from holdfast.cli.parameter import ID, MAP_INDEX, Duration
+from holdfast.errors import UnknownTaskInstance
+from holdfast.model.duration import duration_text
 from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.portable.identifier import check_id
+from holdfast.server import packages
 from holdfast.settings import Settings, load
 from holdfast.store import Store
 
@@ -26,19 +27,13 @@ if TYPE_CHECKING:
     from holdfast.server.tokens import Tokens
 
 
-class Duration(click.ParamType[timedelta]):
-    name = "duration"
-
-    def convert(
-        self,
-        value: str | timedelta,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> timedelta:
-        try:
-            return value if isinstance(value, timedelta) else duration(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a duration such as 30s, 5m, 1h or 7d.", param, ctx)
+_person_lifetime_option = click.option(
+    "--lifetime",
+    type=Duration(),
+    default="30d",
+    show_default=True,
+    help="How long the token is valid.",
+)
 
 
 @click.group("auth")
@@ -47,9 +42,9 @@ def command() -> None:
 
 
 @command.command("task-token")
-@click.option("--dag-id", required=True, metavar="ID", help="DAG of the task instance.")
-@click.option("--run-id", required=True, metavar="ID", help="Run of the task instance.")
-@click.option("--task-id", required=True, metavar="ID", help="Task of the task instance.")
+@click.option("--dag-id", required=True, type=ID, metavar="ID", help="DAG of the task instance.")
+@click.option("--run-id", required=True, type=ID, metavar="ID", help="Run of the task instance.")
+@click.option("--task-id", required=True, type=ID, metavar="ID", help="Task of the task instance.")
 @click.option(
     "--map-index",
     type=MAP_INDEX,
@@ -99,7 +94,7 @@ def task_token(
         found = [store.execute(c.GetAsset(asset)) for asset in scopes]
         assets: Assets = tuple((asset.name, asset.uri) for asset in found)
         attempt = _live_attempt(store, scope)
-    token = tokens.issue(TaskIdentity(scope, attempt, assets), _checked(lifetime))
+    token = tokens.issue(TaskIdentity(scope, attempt, assets), lifetime)
     document = {
         "ti_id": scope.ti_text,
         "token": token,
@@ -121,49 +116,37 @@ def task_token(
     metavar="NAME",
     help="The user that writes are attributed to; by default your user name.",
 )
-@click.option(
-    "--lifetime",
-    type=Duration(),
-    default="30d",
-    show_default=True,
-    help="How long the token is valid.",
-)
+@_person_lifetime_option
 def user_token(role: str, user: str | None, lifetime: timedelta) -> None:
     """Print a token for a person or tool."""
     name = person().user if user is None else user
     check_id("--user", name)
-    click.echo(_tokens(load()).issue(UserIdentity(name, Role(role)), _checked(lifetime)))
+    click.echo(_tokens(load()).issue(UserIdentity(name, Role(role)), lifetime))
 
 
 @command.command("worker-token")
 @click.option(
     "--name", metavar="NAME", help="The worker's name in logs; by default this machine's name."
 )
-@click.option(
-    "--lifetime",
-    type=Duration(),
-    default="30d",
-    show_default=True,
-    help="How long the token is valid.",
-)
+@_person_lifetime_option
 def worker_token(name: str | None, lifetime: timedelta) -> None:
     """Print a token for a worker, which runs attempts and watchers of any DAG."""
     name = socket.gethostname() if name is None else name
     check_id("--name", name)
-    click.echo(_tokens(load()).issue(WorkerIdentity(name), _checked(lifetime)))
+    click.echo(_tokens(load()).issue(WorkerIdentity(name), lifetime))
 
 
 @command.command("rotate-key")
 @click.option(
     "--overlap",
-    type=Duration(),
+    type=Duration(zero=True),
     default="1d",
     show_default=True,
     help="How long tokens signed with older keys stay valid; 0: not at all.",
 )
 def rotate_key(overlap: timedelta) -> None:
     """Sign new tokens with a new key. Running servers pick it up automatically."""
-    _check_packages()
+    packages.check()
     from holdfast.server.keys import rotate
 
     rotate(load(), overlap)
@@ -183,19 +166,7 @@ def _live_attempt(store: Store, scope: TaskScope) -> int:
 
 
 def _tokens(settings: Settings) -> Tokens:
-    _check_packages()
+    packages.check()
     from holdfast.server.tokens import open_tokens
 
     return open_tokens(settings)
-
-
-def _check_packages() -> None:
-    from holdfast.server.packages import check
-
-    check()
-
-
-def _checked(lifetime: timedelta | None) -> timedelta | None:
-    if lifetime is not None and not lifetime:
-        raise InvalidInput("--lifetime is 0", hint="write 30s, 5m, 1h or 7d")
-    return lifetime

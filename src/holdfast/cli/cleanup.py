@@ -1,15 +1,18 @@
-"""`holdfast state-store cleanup-task-store`: delete expired task entries, or list them."""
+"""`holdfast state-store cleanup-task-store` and `cleanup-asset-store`: delete expired task entries,
+and the state of assets that no DAG declares."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 
 import click
 import msgspec
 
 from holdfast import commands as c
 from holdfast.cleanup import run
+from holdfast.cleanup.orphans import OrphanPlan
 from holdfast.cleanup.plan import CleanupPlan, can_plan
 from holdfast.cleanup.requests import forget_requests
 from holdfast.cli.opening import open_store
@@ -55,6 +58,33 @@ def cleanup_task_store(batch_size: int | None, dry_run: bool, verbose: bool, as_
             delete_verbosely(plan, size, as_json)
         else:
             delete(plan, size, as_json)
+
+
+@click.command("cleanup-asset-store")
+@click.option("--dry-run", is_flag=True, help="Only show which assets would lose their state.")
+@json_option
+def cleanup_asset_store(dry_run: bool, as_json: bool) -> None:
+    """Delete the state of assets that no DAG declares any more.
+
+    An asset loses its entries and history once it has been inactive for [state_store]
+    orphan_grace_days; the asset itself stays. A scheduler does this periodically.
+    """
+    settings = load()
+    grace = timedelta(days=settings.state_store.orphan_grace_days)
+    with open_store(settings) as store:
+        plan = OrphanPlan.now(store, grace)
+        names = [asset.name for asset in plan.assets()] if dry_run else []
+        count = len(names) if dry_run else plan.sweep()
+    if as_json:
+        found = {"cutoff": plan.cutoff, "dry_run": dry_run, "count": count}
+        print_document(found | ({"assets": names} if dry_run else {}))
+    elif count:
+        would = "would lose" if dry_run else "lost"
+        end = ":" if dry_run else "."
+        click.echo(f"{counted(count, 'asset', 'assets')} {would} all state{end}")
+        print_lines(names)
+    else:
+        click.echo("Nothing to delete.")
 
 
 def clean_backend(store: Store, name: str, dry_run: bool, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,9 +10,9 @@ import click
 import msgspec
 
 from holdfast import commands as c
-from holdfast.cli.facts import print_facts, when
 from holdfast.cli.opening import open_store
-from holdfast.cli.output import json_option, print_document, print_table, say
+from holdfast.cli.output import json_option, print_document, print_facts, print_table, say, when
+from holdfast.cli.parameter import ID
 from holdfast.model.dag import TaskSpec
 from holdfast.model.run import DagInfo, FileInfo, Run
 from holdfast.model.schedule import asset_text, interval_text, next_run_at, schedule_text, spec_of
@@ -30,15 +31,12 @@ def list_dags(as_json: bool) -> None:
     with open_store(load()) as store:
         dags = store.execute(c.ListDags())
         broken = [file for file in store.execute(c.ListFiles()) if file.error]
-        newest = [store.execute(c.ListRuns(dag_id=dag.dag_id, limit=1)) for dag in dags]
+        found = [(dag, store.execute(c.ListRuns(dag_id=dag.dag_id, limit=1))) for dag in dags]
         now = store.execute(c.Now())
     if as_json:
-        found = [
-            of_dag(dag, runs[0] if runs else None, now)
-            for dag, runs in zip(dags, newest, strict=True)
-        ]
-        print_document({"dags": found, "total_entries": len(found)})
-    elif dags:
+        documents = [of_dag(dag, runs, now) for dag, runs in found]
+        print_document({"dags": documents, "total_entries": len(found)})
+    elif found:
         print_table(
             ("dag", "schedule", "paused", "next run", "last run", "file"),
             [
@@ -50,7 +48,7 @@ def list_dags(as_json: bool) -> None:
                     str(runs[0].state) if runs else "",
                     where(dag),
                 )
-                for dag, runs in zip(dags, newest, strict=True)
+                for dag, runs in found
             ],
         )
     else:
@@ -62,7 +60,7 @@ def list_dags(as_json: bool) -> None:
 
 
 @command.command("show")
-@click.argument("dag_id")
+@click.argument("dag_id", type=ID)
 @json_option
 def show(dag_id: str, as_json: bool) -> None:
     """Show a DAG and its tasks."""
@@ -73,7 +71,7 @@ def show(dag_id: str, as_json: bool) -> None:
     spec = spec_of(dag)
     if as_json:
         tasks = msgspec.to_builtins(spec.tasks, order="deterministic")
-        document = of_dag(dag, runs[0] if runs else None, now)
+        document = of_dag(dag, runs, now)
         print_document({**document, "params": msgspec.Raw(spec.params), "tasks": tasks})
         return
     print_facts(
@@ -115,7 +113,7 @@ def errors(as_json: bool) -> None:
 
 
 @command.command("pause")
-@click.argument("dag_id")
+@click.argument("dag_id", type=ID)
 @json_option
 def pause(dag_id: str, as_json: bool) -> None:
     """Pause a DAG: its schedule starts no more runs."""
@@ -123,7 +121,7 @@ def pause(dag_id: str, as_json: bool) -> None:
 
 
 @command.command("unpause")
-@click.argument("dag_id")
+@click.argument("dag_id", type=ID)
 @json_option
 def unpause(dag_id: str, as_json: bool) -> None:
     """Unpause a DAG: its schedule starts runs again."""
@@ -138,8 +136,8 @@ def set_paused(dag_id: str, paused: bool, as_json: bool) -> None:
         print_document({"dag_id": dag_id, "paused": paused})
 
 
-def of_dag(dag: DagInfo, last: Run | None, now: datetime) -> dict[str, Any]:
-    """Return a DAG in the form that `--json` prints."""
+def of_dag(dag: DagInfo, runs: Sequence[Run], now: datetime) -> dict[str, Any]:
+    """Return a DAG, with its newest runs, in the form that `--json` prints."""
     spec = spec_of(dag)
     return {
         "dag_id": dag.dag_id,
@@ -155,8 +153,8 @@ def of_dag(dag: DagInfo, last: Run | None, now: datetime) -> dict[str, Any]:
         "max_active_runs": spec.max_active_runs,
         "paused": dag.paused,
         "next_run_at": next_run_at(dag, now),
-        "last_run_id": last and last.run_id,
-        "last_run_state": last and last.state,
+        "last_run_id": runs[0].run_id if runs else None,
+        "last_run_state": runs[0].state if runs else None,
         "saved_at": dag.saved_at,
         "seen_at": dag.seen_at,
         "stale_at": dag.stale_at,

@@ -39,11 +39,6 @@ def of_load(load: Load) -> dict[str, Any]:
     }
 
 
-def of_value(text: str) -> Raw:
-    """Return JSON text that is printed as the value itself, not as a string."""
-    return Raw(text)
-
-
 def cell(text: str) -> str:
     """Return a value for a table, as its writer knows it. References and non-JSON are marked."""
     if (reference := reference_in(text)) is not None:

@@ -112,8 +112,7 @@ class Row(NamedTuple):
 
     def cells(self, now: datetime) -> tuple[str, str, str, str, str]:
         ended = None if self.state is TaskState.RUNNING else self.ended_at
-        length = span(self.started_at, ended or now)
-        time = "" if length is None else duration_text(length)
+        time = span_text(self.started_at, ended or now)
         return self.label, self.state, time, str(self.attempt or ""), self.detail
 
 
@@ -177,14 +176,14 @@ class LiveView:
         return line.append(run.dag_id, "bold").append(f" {facts}  ").append(run.run_id, "dim")
 
     def _table(self, rows: Sequence[Row], now: datetime) -> Table:
-        from rich.cells import cell_len
         from rich.table import Table
         from rich.text import Text
 
         width = self._console.width
         widest = max(width // 3 if width >= 60 else width // 2, 8)
-        lines = [row.cells(now) for row in rows]
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table = Table(
+            box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=width >= 60
+        )
         table.add_column("task", no_wrap=True, overflow="ellipsis", max_width=widest)
         table.add_column("state", no_wrap=True, overflow="ellipsis")
         if width >= 40:
@@ -192,15 +191,10 @@ class LiveView:
         if width >= 50:
             table.add_column("try", no_wrap=True, justify="right")
         if width >= 60:
-            # With a fixed width, a long error does not squeeze the columns before it.
-            taken = [
-                max([len(str(column.header)), *(cell_len(line[index]) for line in lines)]) + 2
-                for index, column in enumerate(table.columns)
-            ]
-            rest = width - sum(taken) + max(taken[0] - widest - 2, 0)
-            table.add_column("", no_wrap=True, overflow="ellipsis", width=max(rest, 1))
-        for row, line in zip(rows, lines, strict=True):
-            cells = [Text(cell) for cell in line[: len(table.columns)]]
+            # With a ratio it gets the rest, and a long error does not squeeze the other columns.
+            table.add_column("", no_wrap=True, overflow="ellipsis", ratio=1)
+        for row in rows:
+            cells = [Text(cell) for cell in row.cells(now)[: len(table.columns)]]
             cells[1].stylize(STYLES[row.state])
             table.add_row(*cells)
         return table
@@ -324,6 +318,11 @@ def label(scope: TaskScope) -> str:
 
 def span(start: datetime | None, end: datetime | None) -> timedelta | None:
     return None if start is None or end is None else max(end - start, timedelta())
+
+
+def span_text(start: datetime | None, end: datetime | None) -> str:
+    length = span(start, end)
+    return "" if length is None else duration_text(length)
 
 
 def duration_text(length: timedelta) -> str:

@@ -54,6 +54,18 @@ def print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> N
     Console(markup=False, emoji=False, highlight=False).print(table)
 
 
+def print_facts(facts: dict[str, str]) -> None:
+    """Print the facts about one object that are not empty: a name and a value on each line, in
+    columns on a terminal, with a tab between them elsewhere."""
+    known = {name: value for name, value in facts.items() if value}
+    if not sys.stdout.isatty():
+        print_lines(f"{name}\t{value}" for name, value in known.items())
+        return
+    width = max(len(name) for name in known) + 2
+    print_lines(f"{name:{width}}{shortened(value)}" for name, value in known.items())
+    click.echo()
+
+
 def shortened(cell: str) -> str:
     """Return the beginning of a long value, for a terminal."""
     return cell if len(cell) <= 200 else cell[:199] + "…"
@@ -63,5 +75,10 @@ def counted(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
 
 
-def time_text(time: datetime | None) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}" if time else "never"
+def time_text(time: datetime | None, absent: str = "never") -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}" if time else absent
+
+
+def when(time: datetime | None) -> str:
+    """Return a time as text; empty for None."""
+    return time_text(time, "")

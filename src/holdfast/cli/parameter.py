@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import click
 
 from holdfast.errors import InvalidInput
 from holdfast.model.duration import duration
 from holdfast.model.value import check_key, decode, parse
-from holdfast.portable.identifier import check_text
+from holdfast.portable.identifier import check_id, check_text
 from holdfast.portable.retention import NEVER_EXPIRE
+from holdfast.settings import A_CENTURY
 
 REFERENCE = "reference to "
 """The prefix with which a reference is printed in place of a value."""
@@ -34,6 +35,66 @@ def whole_number(lowest: int, highest: int) -> Callable[[str | int], int]:
 COUNT = whole_number(0, 2**31 - 1)
 MAP_INDEX = whole_number(-1, 2**31 - 1)
 VERSION = whole_number(0, 2**63 - 1)
+
+
+class Id(click.ParamType[str]):
+    """A type for ids of DAGs, runs and tasks."""
+
+    name = "id"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return check_id(param.opts[0] if param else "the id", value)
+
+
+ID = Id()
+
+
+class Duration(click.ParamType[timedelta]):
+    """A type for durations of at most a century, which may be 0 where `zero` is set."""
+
+    name = "duration"
+
+    def __init__(self, *, zero: bool = False) -> None:
+        self._shortest = timedelta(0) if zero else timedelta(seconds=1)
+
+    def convert(
+        self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        with suppress(ValueError):
+            length = value if isinstance(value, timedelta) else duration(value)
+            if self._shortest <= length <= timedelta(days=A_CENTURY):
+                return length
+        zero = "" if self._shortest else ", or 0"
+        raise click.BadParameter(
+            f"{value!r} is not a duration such as 30s, 5m, 1h or 7d{zero}, up to {A_CENTURY}d."
+        )
+
+
+def moment(
+    option: str, text: str, zone: tzinfo | None = None, *, end_of_day: bool = False
+) -> datetime:
+    """Parse a time, which may have its own time zone, or a date in the zone that is given. Raise
+    InvalidInput."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        example = "2026-01-31T12:00:00Z" if zone is None else "2026-01-31 or 2026-01-31T12:00:00Z"
+        what = "time" if zone is None else "date"
+        raise InvalidInput(f"{option} is not a {what}: {text!r}", hint=f"write {example}") from None
+    if end_of_day and len(text) <= len("2026-01-31"):
+        time = time.replace(hour=23, minute=59, second=59, microsecond=999999)
+    if time.tzinfo is None:
+        if zone is None:
+            raise InvalidInput(
+                f"{option} has no time zone: {text!r}", hint=f"for UTC, write {time.isoformat()}Z"
+            )
+        time = time.replace(tzinfo=zone)
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(
+            f"{option} is out of range: {text!r}", hint="in UTC, the year must be 1 to 9999"
+        ) from None
 
 
 def _key(ctx: click.Context, parameter: click.Parameter, key: str) -> str:
@@ -89,17 +150,7 @@ def _conf(ctx: click.Context, parameter: click.Parameter, text: str | None) -> s
 
 
 def _time(ctx: click.Context, parameter: click.Parameter, text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(
-            f"--at is not a time: {text!r}", hint="write 2026-01-31T12:00:00Z"
-        ) from None
-    if time.tzinfo is None:
-        raise InvalidInput(f"--at has no time zone: {text!r}", hint=f"for UTC, write {text}Z")
-    return time
+    return None if text is None else moment("--at", text)
 
 
 conf_option = click.option(

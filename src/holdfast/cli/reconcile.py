@@ -12,10 +12,11 @@ import msgspec
 from holdfast import commands as c
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, print_table, say
-from holdfast.cli.question import ask, yes_or_terminal
+from holdfast.cli.parameter import Duration
+from holdfast.cli.question import ask, yes_option_if
 from holdfast.cli.scope import part_options
 from holdfast.errors import InvalidInput, InvalidSettings, NotSupported, ObjectMissing
-from holdfast.model.duration import duration, duration_text
+from holdfast.model.duration import duration_text
 from holdfast.model.scope import AssetScope, StoreScope
 from holdfast.settings import Settings, load
 from holdfast.store import Store
@@ -27,19 +28,6 @@ if TYPE_CHECKING:
     from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
 
-def _grace(ctx: click.Context, parameter: click.Parameter, text: str) -> timedelta:
-    try:
-        return duration(text)
-    except ValueError:
-        raise InvalidInput(
-            f"--grace may not be {text!r}", hint="write 30s, 5m, 1h, 7d or 0"
-        ) from None
-
-
-def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
-    return yes_or_terminal(ctx, parameter, yes) if ctx.params["delete"] else yes
-
-
 @click.command("reconcile")
 @click.option(
     "--delete", is_flag=True, is_eager=True, help="Delete orphans older than the grace period."
@@ -48,8 +36,7 @@ def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
     "--grace",
     default="7d",
     show_default=True,
-    metavar="DURATION",
-    callback=_grace,
+    type=Duration(zero=True),
     help="Minimum age of an object to be deleted: 30s, 5m, 1h or 7d.",
 )
 @click.option(
@@ -58,9 +45,7 @@ def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
     help="Directory for the report, as Parquet; by default under [core] home.",
 )
 @part_options
-@click.option(
-    "--yes", is_flag=True, callback=_yes, help="Do not ask for confirmation; required in scripts."
-)
+@yes_option_if(lambda given: given["delete"])
 @json_option
 def reconcile(
     scope: StoreScope | None,
@@ -82,9 +67,27 @@ def reconcile(
         # A store that cannot be scanned raises before Spark is started.
         store.execute(c.PlanScan("task_references", 1, 1))
         scope = _known(store, scope)
-        summary = reconciled(
-            settings, store, backend, directory, grace, scope, delete, yes, as_json
-        )
+        from holdfast.spark.reconcile.comparison import Comparison
+        from holdfast.spark.session.maintenance import maintenance_session
+        from holdfast.spark.source.registration import register
+
+        with maintenance_session(settings) as spark:
+            register(spark)
+            comparison = Comparison(spark, backend, directory, grace, scope)
+            comparison.list_objects()
+            comparison.read_references()
+            summary = comparison.compare()
+            if not as_json:
+                print_summary(summary, backend.url, directory)
+            deletion = None
+            if delete and summary.orphan.objects:
+                orphans = counted(summary.orphan.objects, "orphan", "orphans")
+                size = f"{summary.orphan.bytes:,} bytes"
+                ask(f"Delete {orphans} of {size}, older than {duration_text(grace)}?", yes)
+                deletion = delete_orphans(comparison, backend, store, scope)
+    if as_json:
+        found = {"url": backend.url, "report": directory, "grace": duration_text(grace)}
+        print_document(found | msgspec.structs.asdict(summary) | {"deletion": deletion})
     if summary.missing:
         raise ObjectMissing(
             f"{counted(summary.missing, 'reference has', 'references have')} no object: "
@@ -101,41 +104,6 @@ def _known(store: Store, scope: StoreScope | None) -> StoreScope | None:
     if scope is not None:
         store.execute(c.List(scope, limit=0))
     return scope
-
-
-def reconciled(
-    settings: Settings,
-    store: Store,
-    backend: ObjectStoreBackend,
-    directory: str,
-    grace: timedelta,
-    scope: StoreScope | None,
-    delete: bool,
-    yes: bool,
-    as_json: bool,
-) -> Summary:
-    from holdfast.spark.reconcile.comparison import Comparison
-    from holdfast.spark.session.maintenance import maintenance_session
-    from holdfast.spark.source.registration import register
-
-    with maintenance_session(settings) as spark:
-        register(spark)
-        comparison = Comparison(spark, backend, directory, grace, scope)
-        comparison.list_objects()
-        comparison.read_references()
-        summary = comparison.compare()
-        if not as_json:
-            print_summary(summary, backend.url, directory)
-        deletion = None
-        if delete and summary.orphan.objects:
-            orphans = counted(summary.orphan.objects, "orphan", "orphans")
-            size = f"{summary.orphan.bytes:,} bytes"
-            ask(f"Delete {orphans} of {size}, older than {duration_text(grace)}?", yes)
-            deletion = delete_orphans(comparison, backend, store, scope)
-    if as_json:
-        found = {"url": backend.url, "report": directory, "grace": duration_text(grace)}
-        print_document(found | msgspec.structs.asdict(summary) | {"deletion": deletion})
-    return summary
 
 
 def delete_orphans(

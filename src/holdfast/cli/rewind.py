@@ -12,8 +12,8 @@ from holdfast.actions.loads import Load, Undoing, loads_of, undone_by
 from holdfast.cli import document
 from holdfast.cli.opening import as_worker, open_store, person
 from holdfast.cli.output import counted, json_option, print_document, say
-from holdfast.cli.parameter import VERSION, key_argument, time_option
-from holdfast.cli.question import ask, yes_or_terminal
+from holdfast.cli.parameter import ID, VERSION, key_argument, time_option
+from holdfast.cli.question import ask, yes_option_if
 from holdfast.cli.removal import Removal, data_of, may_be_there, remove
 from holdfast.cli.scope import asset_options
 from holdfast.errors import HoldfastError
@@ -22,11 +22,6 @@ from holdfast.model.rewind import rewind_target
 from holdfast.model.scope import AssetScope
 from holdfast.settings import load
 from holdfast.store import run
-
-
-def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
-    asks = ctx.params["remove_data"] and not ctx.params["dry_run"]
-    return yes_or_terminal(ctx, parameter, yes) if asks else yes
 
 
 @click.command("rewind")
@@ -39,6 +34,7 @@ def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
     "--run-id",
     "--before-run",
     "run_id",
+    type=ID,
     metavar="ID",
     help="Restore the value from before this run first wrote.",
 )
@@ -52,11 +48,9 @@ def _yes(ctx: click.Context, parameter: click.Parameter, yes: bool) -> bool:
     is_eager=True,
     help="Remove the directories of the undone loads, of this rewind and earlier ones.",
 )
-@click.option(
-    "--yes",
-    is_flag=True,
-    callback=_yes,
-    help="Do not ask for confirmation before data is removed; required in scripts.",
+@yes_option_if(
+    lambda given: given["remove_data"] and not given["dry_run"],
+    "Do not ask for confirmation before data is removed; required in scripts.",
 )
 @json_option
 def rewind(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.output import say
-from holdfast.cli.parameter import conf_option
+from holdfast.cli.parameter import ID, conf_option
 from holdfast.process import hide_this_process
 from holdfast.settings import load
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--dag-id", metavar="ID", help="The DAG to run, if the file has several.")
+@click.option("--dag-id", type=ID, metavar="ID", help="The DAG to run, if the file has several.")
 @click.option(
-    "--run-id", metavar="ID", help="The run's id; the id of an unfinished run resumes it."
+    "--run-id", type=ID, metavar="ID", help="The run's id; the id of an unfinished run resumes it."
 )
 @conf_option
 def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None) -> None:

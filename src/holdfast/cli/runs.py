@@ -10,16 +10,23 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import click
+from msgspec import Raw
 
 from holdfast import commands as c
 from holdfast.actions.runs import check_deletable, check_startable, manual_run
 from holdfast.cli.assets import of_event
-from holdfast.cli.document import of_value
-from holdfast.cli.facts import print_facts, when
-from holdfast.cli.liveview import duration_text, span, table_rows
+from holdfast.cli.liveview import span_text, table_rows
 from holdfast.cli.opening import open_store
-from holdfast.cli.output import counted, json_option, print_document, print_table, say
-from holdfast.cli.parameter import conf_option, limit_option
+from holdfast.cli.output import (
+    counted,
+    json_option,
+    print_document,
+    print_facts,
+    print_table,
+    say,
+    when,
+)
+from holdfast.cli.parameter import ID, conf_option, limit_option, moment
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.tasks import of_instance
 from holdfast.errors import Conflict, InvalidInput
@@ -38,7 +45,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--dag-id", metavar="ID", help="Only runs of this DAG.")
+@click.option("--dag-id", type=ID, metavar="ID", help="Only runs of this DAG.")
 @click.option(
     "--state",
     "states",
@@ -81,8 +88,8 @@ def list_runs(dag_id: str | None, states: tuple[str, ...], limit: int, as_json: 
 
 
 @command.command("show")
-@click.argument("dag_id")
-@click.argument("run_id")
+@click.argument("dag_id", type=ID)
+@click.argument("run_id", type=ID)
 @json_option
 def show(dag_id: str, run_id: str, as_json: bool) -> None:
     """Show a run and its tasks."""
@@ -125,9 +132,12 @@ def show(dag_id: str, run_id: str, as_json: bool) -> None:
 
 
 @command.command("trigger")
-@click.argument("dag_id")
+@click.argument("dag_id", type=ID)
 @click.option(
-    "--run-id", metavar="ID", help="The run's id; by default derived from the logical date."
+    "--run-id",
+    type=ID,
+    metavar="ID",
+    help="The run's id; by default derived from the logical date.",
 )
 @conf_option
 @click.option("--logical-date", metavar="TIME", help="The run's logical date; by default now.")
@@ -157,7 +167,7 @@ def trigger(
 
 
 @command.command("backfill")
-@click.argument("dag_id")
+@click.argument("dag_id", type=ID)
 @click.option("--from", "start", required=True, metavar="DATE", help="First date: 2026-01-01.")
 @click.option(
     "--to", "end", required=True, metavar="DATE", help="Last date, inclusive: 2026-01-31."
@@ -209,8 +219,8 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
 
 
 @command.command("delete")
-@click.argument("dag_id")
-@click.argument("run_id")
+@click.argument("dag_id", type=ID)
+@click.argument("run_id", type=ID)
 @yes_option
 @json_option
 def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
@@ -241,7 +251,7 @@ def of_run(run: Run) -> dict[str, Any]:
         "logical_date": run.logical_date,
         "data_interval_start": run.data_interval_start,
         "data_interval_end": run.data_interval_end,
-        "conf": of_value(run.conf),
+        "conf": Raw(run.conf),
         "created_at": run.created_at,
         "started_at": run.started_at,
         "ended_at": run.ended_at,
@@ -258,9 +268,7 @@ def waits_for(store: Store, run: Run) -> str:
 
 
 def length_text(run: Run, now: datetime) -> str:
-    end = run.ended_at if run.state.ended else now
-    length = span(run.started_at, end)
-    return "" if length is None else duration_text(length)
+    return span_text(run.started_at, run.ended_at if run.state.ended else now)
 
 
 def logical_dates(store: Store, dag_id: str) -> set[datetime]:
@@ -276,16 +284,3 @@ def logical_dates(store: Store, dag_id: str) -> set[datetime]:
 def zone_of(dag: DagSpec) -> tzinfo:
     """Return the time zone of the dates of a DAG."""
     return ZoneInfo(dag.schedule.timezone) if isinstance(dag.schedule, Cron) else UTC
-
-
-def moment(option: str, text: str, zone: tzinfo, end_of_day: bool = False) -> datetime:
-    """Parse a date, or a date and time, which may have its own time zone. Raise InvalidInput."""
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(
-            f"{option} is not a date: {text!r}", hint="write 2026-01-31 or 2026-01-31T12:00:00Z"
-        ) from None
-    if end_of_day and len(text) <= len("2026-01-31"):
-        time = time.replace(hour=23, minute=59, second=59, microsecond=999999)
-    return (time if time.tzinfo else time.replace(tzinfo=zone)).astimezone(UTC)

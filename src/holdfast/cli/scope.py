@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import click
 
-from holdfast.cli.parameter import MAP_INDEX
+from holdfast.cli.parameter import ID, MAP_INDEX
 from holdfast.commands import AssetFilter, TaskFilter, Where
 from holdfast.errors import InvalidInput
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
-from holdfast.portable.identifier import check_text
 
 Function: TypeAlias = Callable[..., None]
 
 _TASK_OPTIONS = (
-    click.option("--dag-id", metavar="ID", help="DAG of the task instance."),
-    click.option("--run-id", metavar="ID", help="Run of the task instance."),
-    click.option("--task-id", metavar="ID", help="Task of the task instance."),
+    click.option("--dag-id", type=ID, metavar="ID", help="DAG of the task instance."),
+    click.option("--run-id", type=ID, metavar="ID", help="Run of the task instance."),
+    click.option("--task-id", type=ID, metavar="ID", help="Task of the task instance."),
     click.option(
         "--map-index",
         type=MAP_INDEX,
@@ -31,120 +30,113 @@ _ASSET_OPTIONS = (
     click.option("--asset", "name", metavar="NAME", help="An asset, by name."),
     click.option("--asset-uri", "uri", metavar="URI", help="An asset, by URI."),
 )
+_ALL_ASSETS_OPTION = click.option("--assets", is_flag=True, help="All assets.")
 
 
 def scope_options(function: Function) -> Function:
     """Add options to a command and pass it a `scope`: one task instance or one asset."""
-    return _with_scope(function, optional=False)
+    return _passing("scope", _Selection.scope, function, *_TASK_OPTIONS, *_ASSET_OPTIONS)
 
 
 def part_options(function: Function) -> Function:
     """Add options to a command and pass it a `scope`: a task instance, an asset or None for all."""
-    return _with_scope(function, optional=True)
-
-
-def _with_scope(function: Function, *, optional: bool) -> Function:
-    @wraps(function)
-    def with_scope(
-        dag_id: str | None,
-        run_id: str | None,
-        task_id: str | None,
-        map_index: int | None,
-        name: str | None,
-        uri: str | None,
-        **others: Any,
-    ) -> None:
-        tasks = TaskFilter(dag_id, run_id, task_id, map_index)
-        if optional and tasks == TaskFilter() and name is None and uri is None:
-            function(scope=None, **others)
-        else:
-            function(scope=_one_scope(tasks, name, uri, others.get("declare", False)), **others)
-
-    return _with(with_scope, *_TASK_OPTIONS, *_ASSET_OPTIONS)
+    return _passing("scope", _Selection.part, function, *_TASK_OPTIONS, *_ASSET_OPTIONS)
 
 
 def asset_options(function: Function) -> Function:
     """Add options to a command and pass it a `scope`: one asset."""
-
-    @wraps(function)
-    def with_scope(name: str | None, uri: str | None, **others: Any) -> None:
-        function(scope=_one_asset(name, uri), **others)
-
-    return _with(with_scope, *_ASSET_OPTIONS)
+    return _passing("scope", _Selection.asset, function, *_ASSET_OPTIONS)
 
 
 def filter_options(function: Function) -> Function:
     """Add options to a command and pass it a `where`: one scope, or all that match the options."""
+    options = (*_TASK_OPTIONS, *_ASSET_OPTIONS, _ALL_ASSETS_OPTION)
+    return _passing("where", _Selection.where, function, *options)
+
+
+def _passing(
+    argument: str,
+    select: Callable[[_Selection], Any],
+    function: Function,
+    *options: Callable[[Function], Function],
+) -> Function:
+    fields = TaskFilter.__struct_fields__ if _TASK_OPTIONS[0] in options else ()
 
     @wraps(function)
-    def with_where(
-        dag_id: str | None,
-        run_id: str | None,
-        task_id: str | None,
-        map_index: int | None,
-        name: str | None,
-        uri: str | None,
-        assets: bool,
-        **others: Any,
-    ) -> None:
-        tasks = TaskFilter(dag_id, run_id, task_id, map_index)
-        function(where=_where(tasks, name, uri, assets), **others)
+    def with_selection(**given: Any) -> None:
+        task = {name: given.pop(name) for name in fields}
+        names = given.pop("name"), given.pop("uri")
+        every, both = given.pop("assets", False), given.get("declare", False)
+        selection = _Selection(TaskFilter(**task), *names, every, both)
+        function(**{argument: select(selection)}, **given)
 
-    assets = click.option("--assets", is_flag=True, help="All assets.")
-    return _with(with_where, *_TASK_OPTIONS, *_ASSET_OPTIONS, assets)
-
-
-def _with(function: Function, *options: Callable[[Function], Function]) -> Function:
+    chosen: Function = with_selection
     for option in reversed(options):
-        function = option(function)
-    return function
+        chosen = option(chosen)
+    return chosen
 
 
-def _where(tasks: TaskFilter, name: str | None, uri: str | None, assets: bool) -> Where:
-    if assets:
-        if tasks != TaskFilter() or name or uri:
-            raise InvalidInput(
-                "--assets selects all assets", hint="leave out the options that name one"
-            )
-        return AssetFilter()
-    if name is not None or uri is not None or _missing(tasks) == []:
-        return _one_scope(tasks, name, uri)
-    for part in (tasks.dag_id, tasks.run_id, tasks.task_id):
-        check_text("the id", part or "")
-    return tasks
+class _Selection(NamedTuple):
+    """The options that select scopes, as given."""
 
+    tasks: TaskFilter
+    name: str | None
+    uri: str | None
+    every_asset: bool
+    both_names: bool
+    """Whether an asset may be given by its name and its URI."""
 
-def _one_scope(
-    tasks: TaskFilter, name: str | None, uri: str | None, both_names: bool = False
-) -> StoreScope:
-    if name is None and uri is None:
-        if missing := _missing(tasks):
-            given = "" if tasks == TaskFilter() else "the rest of "
+    def part(self) -> StoreScope | None:
+        return None if self._is_empty else self.scope()
+
+    def where(self) -> Where:
+        if self.every_asset:
+            if not self._is_empty:
+                raise InvalidInput(
+                    "--assets selects all assets", hint="leave out the options that name one"
+                )
+            return AssetFilter()
+        return self.tasks if self._missing and not self._names_an_asset else self.scope()
+
+    def scope(self) -> StoreScope:
+        if self._names_an_asset:
+            if self.tasks != TaskFilter():
+                raise InvalidInput(
+                    "both a task and an asset are named",
+                    hint="state belongs to one of them; name that one",
+                )
+            return self.asset()
+        if self._missing:
+            given = "" if self.tasks == TaskFilter() else "the rest of "
             raise InvalidInput(
                 "no task instance or asset is named",
-                hint=f"give {given}--dag-id, --run-id and --task-id ({', '.join(missing)} "
+                hint=f"give {given}--dag-id, --run-id and --task-id ({', '.join(self._missing)} "
                 "missing), or --asset",
             )
-        assert tasks.dag_id is not None
-        assert tasks.run_id is not None
-        assert tasks.task_id is not None
-        map_index = -1 if tasks.map_index is None else tasks.map_index
-        return TaskScope(tasks.dag_id, tasks.run_id, tasks.task_id, map_index)
-    if tasks != TaskFilter():
-        raise InvalidInput(
-            "both a task and an asset are named", hint="state belongs to one of them; name that one"
-        )
-    return _one_asset(name, uri, both_names)
+        dag_id, run_id, task_id = map(str, self._ids.values())
+        map_index = -1 if self.tasks.map_index is None else self.tasks.map_index
+        return TaskScope(dag_id, run_id, task_id, map_index)
 
+    def asset(self) -> AssetScope:
+        if not self._names_an_asset:
+            raise InvalidInput("no asset is named", hint="give --asset or --asset-uri")
+        if None not in (self.name, self.uri) and not self.both_names:
+            raise InvalidInput("both --asset and --asset-uri are given", hint="give one of them")
+        return AssetScope(name=self.name, uri=self.uri)
 
-def _one_asset(name: str | None, uri: str | None, both_names: bool = False) -> AssetScope:
-    if name is None and uri is None:
-        raise InvalidInput("no asset is named", hint="give --asset or --asset-uri")
-    if name is not None and uri is not None and not both_names:
-        raise InvalidInput("both --asset and --asset-uri are given", hint="give one of them")
-    return AssetScope(name=name, uri=uri)
+    @property
+    def _names_an_asset(self) -> bool:
+        return self.name is not None or self.uri is not None
 
+    @property
+    def _is_empty(self) -> bool:
+        return self.tasks == TaskFilter() and not self._names_an_asset
 
-def _missing(tasks: TaskFilter) -> list[str]:
-    given = {"--dag-id": tasks.dag_id, "--run-id": tasks.run_id, "--task-id": tasks.task_id}
-    return [option for option, value in given.items() if value is None]
+    @property
+    def _ids(self) -> dict[str, str | None]:
+        tasks = self.tasks
+        return {"--dag-id": tasks.dag_id, "--run-id": tasks.run_id, "--task-id": tasks.task_id}
+
+    @property
+    def _missing(self) -> list[str]:
+        return [option for option, id in self._ids.items() if id is None]

@@ -10,9 +10,8 @@ import msgspec
 
 from holdfast import commands as c
 from holdfast.cli import document
-from holdfast.cli.cleanup import cleanup_task_store
+from holdfast.cli.cleanup import cleanup_asset_store, cleanup_task_store
 from holdfast.cli.opening import open_connection, open_store, person
-from holdfast.cli.orphans import cleanup_asset_store
 from holdfast.cli.output import counted, json_option, print_document, print_table, say, time_text
 from holdfast.cli.parameter import (
     COUNT,
@@ -29,7 +28,7 @@ from holdfast.cli.rewind import rewind
 from holdfast.cli.scope import asset_options, filter_options, scope_options
 from holdfast.cli.transfer import copy_command, export_command, import_command
 from holdfast.errors import InvalidInput, NotFound, NotSupported
-from holdfast.model.entry import Entry, Found
+from holdfast.model.entry import Found
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import decode, fits, too_large
 from holdfast.settings import load
@@ -244,13 +243,10 @@ def history(scope: AssetScope, key: str, as_json: bool) -> None:
     )
 
 
-command.add_command(rewind)
-command.add_command(reconcile)
+for other in (cleanup_asset_store, cleanup_task_store, purge, reconcile, rewind):
+    command.add_command(other)
 for transfer in (export_command, import_command, copy_command):
     command.add_command(transfer)
-command.add_command(cleanup_task_store)
-command.add_command(cleanup_asset_store)
-command.add_command(purge)
 for spelling in ("cleanup-task-states", "clean"):
     same = copy(cleanup_task_store)
     same.hidden = True
@@ -259,25 +255,27 @@ for spelling in ("cleanup-task-states", "clean"):
 
 def print_entries(where: c.Where, found: tuple[Found, ...]) -> None:
     of_tasks = isinstance(where, TaskScope | c.TaskFilter)
-    columns: tuple[str, ...] = ("key", "value", "version", "updated")
-    columns += ("expires",) if of_tasks else ("writer",)
-    rows = [entry_cells(of_tasks, item.entry) for item in found]
-    if isinstance(where, c.TaskFilter):
-        columns = ("dag", "run", "task", "map index", *columns)
-    elif isinstance(where, c.AssetFilter):
-        columns = ("asset", *columns)
-    if isinstance(where, c.TaskFilter | c.AssetFilter):
-        rows = [(*scope_cells(item.scope), *cells) for item, cells in zip(found, rows, strict=True)]
-    print_table(columns, rows)
+    owner: tuple[str, ...] = ("dag", "run", "task", "map index") if of_tasks else ("asset",)
+    if isinstance(where, TaskScope | AssetScope):
+        owner = ()
+    columns = (*owner, "key", "value", "version", "updated", "expires" if of_tasks else "writer")
+    print_table(
+        columns,
+        [
+            (
+                *(scope_cells(item.scope) if owner else ()),
+                item.entry.key,
+                document.cell(item.entry.value),
+                str(item.entry.version),
+                time_text(item.entry.updated_at),
+                time_text(item.entry.expires_at) if of_tasks else str(item.entry.writer),
+            )
+            for item in found
+        ],
+    )
 
 
 def scope_cells(scope: StoreScope) -> tuple[str, ...]:
     if isinstance(scope, TaskScope):
         return scope.dag_id, scope.run_id, scope.task_id, str(scope.map_index)
     return (scope.name or "",)
-
-
-def entry_cells(of_task: bool, entry: Entry[str]) -> tuple[str, ...]:
-    last = time_text(entry.expires_at) if of_task else str(entry.writer)
-    value = document.cell(entry.value)
-    return entry.key, value, str(entry.version), time_text(entry.updated_at), last

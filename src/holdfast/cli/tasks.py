@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import wraps
 from typing import Any, Literal
 
 import click
 
 from holdfast import commands as c
 from holdfast.actions.tasks import choose, find
-from holdfast.cli.facts import print_facts, when
-from holdfast.cli.liveview import duration_text, span
+from holdfast.cli.liveview import span_text
 from holdfast.cli.logs import print_log
 from holdfast.cli.opening import open_store, person
-from holdfast.cli.output import counted, json_option, print_document, print_table, say
-from holdfast.cli.parameter import COUNT, MAP_INDEX, whole_number
+from holdfast.cli.output import (
+    counted,
+    json_option,
+    print_document,
+    print_facts,
+    print_table,
+    say,
+    when,
+)
+from holdfast.cli.parameter import COUNT, ID, MAP_INDEX, whole_number
 from holdfast.cli.question import ask, yes_option
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.model.presentation import of_scope
@@ -23,11 +31,25 @@ from holdfast.model.run import AttemptInfo, TaskInstance, TaskState
 from holdfast.portable.identifier import one_line
 from holdfast.process import signal_name
 from holdfast.settings import load
+from holdfast.store import Steps
 from holdfast.store import run as run_steps
 
 map_index_option = click.option(
     "--map-index", type=MAP_INDEX, metavar="N", help="The index of a mapped task."
 )
+
+
+def instance_arguments(function: Callable[..., None]) -> Callable[..., None]:
+    """Add arguments to a command and pass it `instance`: the steps that find a task instance."""
+
+    @wraps(function)
+    def with_instance(
+        dag_id: str, run_id: str, task_id: str, map_index: int | None, **others: Any
+    ) -> None:
+        function(instance=find(dag_id, run_id, task_id, map_index), **others)
+
+    ids = [click.argument(name, type=ID) for name in ("dag_id", "run_id", "task_id")]
+    return ids[0](ids[1](ids[2](map_index_option(with_instance))))
 
 
 @click.group("tasks")
@@ -36,8 +58,8 @@ def command() -> None:
 
 
 @command.command("list")
-@click.argument("dag_id")
-@click.argument("run_id")
+@click.argument("dag_id", type=ID)
+@click.argument("run_id", type=ID)
 @json_option
 def list_tasks(dag_id: str, run_id: str, as_json: bool) -> None:
     """List the task instances of a run."""
@@ -70,15 +92,12 @@ def list_tasks(dag_id: str, run_id: str, as_json: bool) -> None:
 
 
 @command.command("show")
-@click.argument("dag_id")
-@click.argument("run_id")
-@click.argument("task_id")
-@map_index_option
+@instance_arguments
 @json_option
-def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json: bool) -> None:
+def show(instance: Steps[TaskInstance], as_json: bool) -> None:
     """Show a task instance and its attempts."""
     with open_store(load()) as store:
-        one = run_steps(store, find(dag_id, run_id, task_id, map_index))
+        one = run_steps(store, instance)
         attempts = store.execute(c.ListAttempts(one.scope))
         now = store.execute(c.Now())
     if as_json:
@@ -86,9 +105,9 @@ def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json:
         return
     print_facts(
         {
-            "dag": dag_id,
-            "run": run_id,
-            "task": task_id,
+            "dag": one.scope.dag_id,
+            "run": one.scope.run_id,
+            "task": one.scope.task_id,
             "map index": str(one.scope.map_index) if one.scope.map_index >= 0 else "",
             "state": str(one.state or "not run by Holdfast"),
             "attempt": str(one.attempt),
@@ -106,7 +125,7 @@ def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json:
             (
                 str(each.number),
                 when(each.started_at),
-                duration_text(span(each.started_at, each.ended_at or now) or now - now),
+                span_text(each.started_at, each.ended_at or now),
                 str(each.outcome or "running"),
                 exit_text(each),
                 one_line(each.error),
@@ -117,9 +136,9 @@ def show(dag_id: str, run_id: str, task_id: str, map_index: int | None, as_json:
 
 
 @command.command("clear")
-@click.argument("dag_id")
-@click.argument("run_id")
-@click.argument("task_ids", nargs=-1, metavar="[TASK_ID]...")
+@click.argument("dag_id", type=ID)
+@click.argument("run_id", type=ID)
+@click.argument("task_ids", nargs=-1, type=ID, metavar="[TASK_ID]...")
 @map_index_option
 @click.option("--failed", is_flag=True, help="Only tasks that failed, themselves or upstream.")
 @click.option("--downstream", is_flag=True, help="Also all downstream tasks.")
@@ -147,6 +166,7 @@ def clear(
     """
     if map_index is not None and not task_ids:
         raise InvalidInput("--map-index is given without a task", hint="name the task")
+    state = state_choice(keep_state, discard_state)
     named = [(task_id, map_index) for task_id in task_ids]
     with open_store(load()) as store:
         steps = choose(dag_id, run_id, named, failed=failed, downstream=downstream)
@@ -160,7 +180,7 @@ def clear(
                     run_id=run_id,
                     tasks=choice.tasks,
                     writer=person(),
-                    state=state_choice(keep_state, discard_state),
+                    state=state,
                 )
             )
     if concerned:
@@ -173,22 +193,11 @@ def clear(
 
 
 @command.command("mark")
-@click.argument("dag_id")
-@click.argument("run_id")
-@click.argument("task_id")
-@map_index_option
+@instance_arguments
 @click.option("--success", is_flag=True, help="Mark it as succeeded.")
 @click.option("--failed", is_flag=True, help="Mark it as failed.")
 @json_option
-def mark(
-    dag_id: str,
-    run_id: str,
-    task_id: str,
-    map_index: int | None,
-    success: bool,
-    failed: bool,
-    as_json: bool,
-) -> None:
+def mark(instance: Steps[TaskInstance], success: bool, failed: bool, as_json: bool) -> None:
     """Set a task's state to succeeded or failed.
 
     A running attempt is ended, and its staged asset writes are discarded.
@@ -200,7 +209,7 @@ def mark(
     state = TaskState.SUCCESS if success else TaskState.FAILED
     clear = success and settings.state_store.clear_on_success
     with open_store(settings) as store:
-        scope = run_steps(store, find(dag_id, run_id, task_id, map_index)).scope
+        scope = run_steps(store, instance).scope
         store.execute(c.MarkTask(scope=scope, state=state, writer=person(), clear=clear))
     say(f"Marked {scope} as {state}.")
     if as_json:
@@ -208,10 +217,7 @@ def mark(
 
 
 @command.command("logs")
-@click.argument("dag_id")
-@click.argument("run_id")
-@click.argument("task_id")
-@map_index_option
+@instance_arguments
 @click.option(
     "--attempt",
     "number",
@@ -221,21 +227,13 @@ def mark(
 )
 @click.option("--follow", is_flag=True, help="Follow the log until the attempt ends.")
 @click.option("--tail", type=COUNT, metavar="N", help="Only the last N lines.")
-def logs(
-    dag_id: str,
-    run_id: str,
-    task_id: str,
-    map_index: int | None,
-    number: int | None,
-    follow: bool,
-    tail: int | None,
-) -> None:
+def logs(instance: Steps[TaskInstance], number: int | None, follow: bool, tail: int | None) -> None:
     """Print the log of a task's attempt."""
     from holdfast.actions.logs import log_path
 
     settings = load()
     with open_store(settings) as store:
-        one = run_steps(store, find(dag_id, run_id, task_id, map_index))
+        one = run_steps(store, instance)
         wanted = number or one.attempt
         if not one.attempt:
             raise NotFound(
@@ -301,9 +299,7 @@ def of_attempt(attempt: AttemptInfo) -> dict[str, Any]:
 
 
 def length_text(one: TaskInstance, now: datetime) -> str:
-    end = now if one.state is TaskState.RUNNING else one.ended_at
-    length = span(one.started_at, end)
-    return "" if length is None else duration_text(length)
+    return span_text(one.started_at, now if one.state is TaskState.RUNNING else one.ended_at)
 
 
 def exit_text(attempt: AttemptInfo) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -57,7 +57,7 @@ def export_command(directory: str, where: Where, resolve: bool, yes: bool, as_js
         manifest = export_entries(
             *(spark, connection, directory, selected(where)),
             resolve=resolve,
-            agree=_agreeing(yes),
+            agree=lambda question: _ask_to_overwrite(question, yes),
             say=say,
         )
     if manifest is None:
@@ -119,13 +119,15 @@ def copy_command(
     not copied: the other store assigns its own. A copy that was killed resumes when it is started
     again.
     """
-    with _spark() as (spark, connection, here):
-        from holdfast.portable.source.location import locate
+    from holdfast.portable.source.location import configured, locate
+
+    target = locate({"url": url}, configured())
+    with _spark() as (spark, connection, _):
         from holdfast.spark.transfer.copying import copy_entries
         from holdfast.spark.transfer.filter import selected
 
         totals = copy_entries(
-            *(spark, connection, locate({"url": url}, here), selected(where)),
+            *(spark, connection, target, selected(where)),
             resolve=resolve,
             declare=declare,
             agree=lambda question: ask(question, yes),
@@ -160,31 +162,21 @@ def _spark() -> Iterator[tuple[SparkSession, Connection, Location]]:
 @contextmanager
 def _remarks() -> Iterator[None]:
     """Print log messages about checkpointed work meanwhile."""
-    log, saying = logging.getLogger("holdfast"), _Saying()
+    log, handler = logging.getLogger("holdfast"), logging.StreamHandler()
     level = log.level
-    log.addHandler(saying)
+    log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
         yield
     finally:
         log.setLevel(level)
-        log.removeHandler(saying)
+        log.removeHandler(handler)
 
 
-class _Saying(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        say(record.getMessage())
-
-
-def _agreeing(yes: bool) -> Callable[[str], None]:
-    def agree(question: str) -> None:
-        if not yes and not sys.stdin.isatty():
-            raise InvalidInput(
-                question.partition(". ")[0], hint="name another directory, or add --yes"
-            )
-        ask(question, yes)
-
-    return agree
+def _ask_to_overwrite(question: str, yes: bool) -> None:
+    if not yes and not sys.stdin.isatty():
+        raise InvalidInput(question.partition(". ")[0], hint="name another directory, or add --yes")
+    ask(question, yes)
 
 
 def _say_nothing(as_json: bool, done: str) -> None:

@@ -16,11 +16,25 @@ from holdfast.server.http import errors as problem
 from holdfast.server.http.lean_routes import LeanRoutes
 from holdfast.server.http.limits import Connections, RequestQueue
 from holdfast.server.http.middleware import RequestMiddleware
-from holdfast.server.public.routes import routes as public_routes
+from holdfast.server.public import (
+    all_state,
+    asset_state,
+    assets,
+    dags,
+    runs,
+    task_instances,
+    task_state,
+)
 from holdfast.server.tokens import Tokens
 from holdfast.settings import Settings
 from holdfast.store import Store
 from holdfast.version import __version__
+
+ROUTES = (
+    *(execution, status, dags, runs, task_instances, task_state, assets, asset_state),
+    all_state,
+)
+"""The modules with routes, in the order in which the description lists them."""
 
 
 def make_app(
@@ -41,9 +55,8 @@ def make_app(
     app.state.request_queue = RequestQueue()
     app.state.figures = status.Figures(store)
     problem.install(app)
-    app.router.routes.extend(execution.router.routes)
-    app.router.routes.extend(status.router.routes)
-    app.router.routes.extend(public_routes())
+    for module in ROUTES:
+        app.router.routes.extend(module.router.routes)
     return app
 
 

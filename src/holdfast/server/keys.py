@@ -10,8 +10,8 @@ import os
 import secrets
 import tempfile
 import time
-from abc import ABC, abstractmethod
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -45,30 +45,26 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"<Key {self.id}>"
 
 
-class SigningKeys(ABC):
+class SigningKeys:
     """Signing keys. The first one signs; a signature of any of them is accepted."""
 
-    @abstractmethod
-    def signing(self) -> Key:
-        """Return the key to sign with."""
-
-    @abstractmethod
-    def find(self, id: str) -> Key | None:
-        """Return the key of that id, if its signatures are still accepted."""
-
-
-class GivenKeys(SigningKeys):
-    """Keys that are managed elsewhere."""
-
     def __init__(self, keys: tuple[Key, ...]) -> None:
+        self._take(keys)
+
+    def _take(self, keys: tuple[Key, ...]) -> None:
         self._keys = keys
         self._by_id = {key.id: key for key in keys}
 
     def signing(self) -> Key:
+        """Return the key to sign with."""
         return self._keys[0]
 
     def find(self, id: str) -> Key | None:
-        return self._by_id.get(id)
+        """Return the key of that id, if its signatures are still accepted."""
+        key = self._by_id.get(id)
+        if key is None or (key.until is not None and key.until < time.time()):
+            return None
+        return key
 
 
 class KeyFile(SigningKeys):
@@ -76,29 +72,26 @@ class KeyFile(SigningKeys):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        if not path.exists():
-            _make(path)
         self._missed_at = -math.inf
-        self._mark = _mark(path)
-        self._take(_read(path))
+        self._looked_at = time.monotonic()
+        with _translated(path):
+            _make_once(path)
+            self._mark = _mark(path)
+        super().__init__(_read(path))
 
     def signing(self) -> Key:
         if time.monotonic() > self._looked_at + CHECK_INTERVAL:
             self._look()
-        return self._keys[0]
+        return super().signing()
 
     def find(self, id: str) -> Key | None:
         now = time.monotonic()
-        key = self._by_id.get(id)
-        if key is None and now > self._missed_at + CHECK_INTERVAL:
+        if id not in self._by_id and now > self._missed_at + CHECK_INTERVAL:
             self._missed_at = now
             self._look()
         elif now > self._looked_at + CHECK_INTERVAL:
             self._look()
-        key = self._by_id.get(id)
-        if key is None or (key.until is not None and key.until < time.time()):
-            return None
-        return key
+        return super().find(id)
 
     def _look(self) -> None:
         self._looked_at = time.monotonic()
@@ -113,16 +106,11 @@ class KeyFile(SigningKeys):
         self._mark = mark
         self._take(keys)
 
-    def _take(self, keys: tuple[Key, ...]) -> None:
-        self._keys = keys
-        self._by_id = {key.id: key for key in keys}
-        self._looked_at = time.monotonic()
-
 
 def open_keys(settings: Settings) -> SigningKeys:
     """Return the configured keys, or else those of the file under home."""
     if settings.api.signing_key:
-        return GivenKeys(_configured(settings))
+        return SigningKeys(_configured(settings))
     return KeyFile(settings.home / FILE_NAME)
 
 
@@ -137,21 +125,31 @@ def rotate(settings: Settings, overlap: timedelta) -> None:
             "servers, and remove the old key when its tokens have expired",
         )
     path = settings.home / FILE_NAME
-    if not path.exists():
-        _make(path)
-    now = time.time()
-    end = now + overlap.total_seconds()
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
+    with _translated(path), ExitStack() as stack:
+        _make_once(path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        stack.callback(os.close, directory)
         fcntl.flock(directory, fcntl.LOCK_EX)
+        now = time.time()
+        end = now + overlap.total_seconds()
         old = [
             Key(key.secret, min(end, key.until or end))
             for key in _read(path)
             if key.until is None or key.until > now
         ]
         os.replace(_written(path, (_new_key(), *old)), path)
-    finally:
-        os.close(directory)
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """Raise InvalidSettings where the file cannot be used."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidSettings(
+            f"the signing keys in {path} cannot be used: {error.strerror or error}",
+            hint="[core] home must be a directory that you can write to",
+        ) from None
 
 
 def _configured(settings: Settings) -> tuple[Key, ...]:
@@ -169,8 +167,10 @@ def _new_key() -> Key:
     return Key(secrets.token_urlsafe(48))
 
 
-def _make(path: Path) -> None:
-    """Create the file with a new key, unless another process has created it first."""
+def _make_once(path: Path) -> None:
+    """Create the file with a new key, unless it exists or another process creates it first."""
+    if path.exists():
+        return
     path.parent.mkdir(PRIVATE, parents=True, exist_ok=True)
     written = _written(path, (_new_key(),))
     try:

@@ -109,26 +109,16 @@ def of_queue(queue: PurgeQueue) -> bytes:
 
 def of_loads(loads: Iterable[NewestLoad]) -> bytes:
     """Return the newest load of each asset and watermark in Prometheus' format."""
-    labels = ["asset", "key"]
+    described = {
+        "rows": "Number of rows that the newest load wrote.",
+        "duration_seconds": "Duration of the newest load in seconds.",
+        "end_timestamp_seconds": "Time at which the newest load ended.",
+        "watermark_timestamp_seconds": "Upper bound of the newest load, if its cursor is a time or "
+        "a date.",
+    }
     rows, seconds, ended, watermark = families = [
-        GaugeMetricFamily(
-            "holdfast_load_rows", "Number of rows that the newest load wrote.", labels=labels
-        ),
-        GaugeMetricFamily(
-            "holdfast_load_duration_seconds",
-            "Duration of the newest load in seconds.",
-            labels=labels,
-        ),
-        GaugeMetricFamily(
-            "holdfast_load_end_timestamp_seconds",
-            "Time at which the newest load ended.",
-            labels=labels,
-        ),
-        GaugeMetricFamily(
-            "holdfast_load_watermark_timestamp_seconds",
-            "Upper bound of the newest load, if its cursor is a time or a date.",
-            labels=labels,
-        ),
+        GaugeMetricFamily(f"holdfast_load_{name}", text, labels=["asset", "key"])
+        for name, text in described.items()
     ]
     for load in loads:
         whose = [_label(load.asset), _label(load.key)]
@@ -157,19 +147,9 @@ def _exposed(families: Iterable[Metric]) -> bytes:
 
 
 # Cached: finding the child with these labels takes longer than counting.
-@cache
-def _requests(method: str, route: str, status: int) -> Counter:
-    return _REQUESTS.labels(method, route, status)
-
-
-@cache
-def _seconds(method: str, route: str) -> Histogram:
-    return _SECONDS.labels(method, route)
-
-
-@cache
-def _commands(name: str, outcome: str) -> Counter:
-    return _COMMANDS.labels(name, outcome)
+_requests = cache(_REQUESTS.labels)
+_seconds = cache(_SECONDS.labels)
+_commands = cache(_COMMANDS.labels)
 
 
 def _forget_dead_processes(directory: Path) -> None:

@@ -117,9 +117,9 @@ def listen(settings: Settings) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(BACKLOG)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise InvalidSettings(
-            f"the server cannot listen on {host}:{port}: {error.strerror or error}",
+            f"the server cannot listen on {host}:{port}: {getattr(error, 'strerror', '') or error}",
             hint="another program may have the port; choose one with --port or [api] port",
         ) from None
     return listener

@@ -91,6 +91,8 @@ async def get_health(request: Request) -> Response:
     asked = asyncio.ensure_future(store_of(request).aexecute(Now()))
     # Not cancelled on timeout: the driver would wait for the database once more.
     await asyncio.wait({asked}, timeout=STORE_TIMEOUT)
+    # Retrieved in any case: asyncio would log the traceback of an error that comes later.
+    asked.add_done_callback(lambda late: late.cancelled() or late.exception())
     error = asked.exception() if asked.done() else "the database does not answer"
     if error is not None:
         log.warning("not ready: %s", error)

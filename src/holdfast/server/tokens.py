@@ -62,11 +62,6 @@ class Verified(msgspec.Struct, frozen=True, dict=True):
         return not self.final and not isinstance(self.identity, UserIdentity | HandleIdentity)
 
 
-class _Known(msgspec.Struct):
-    verified: Verified
-    key: str
-
-
 class Tokens:
     """Signs and verifies tokens. Verified tokens are cached, as they come again and again.
 
@@ -76,7 +71,7 @@ class Tokens:
     def __init__(self, keys: SigningKeys, lifetime: timedelta) -> None:
         self._keys = keys
         self._lifetime = lifetime
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[str, tuple[str, Verified]] = OrderedDict()
 
     def give(self, wanted: Wanted, by: Verified | None = None) -> str:
         """Return a token for another process, as a handle. A person's lasts no longer than the
@@ -110,14 +105,13 @@ class Tokens:
 
     def verify(self, text: str) -> Verified:
         """Return the content of a token. Raise TokenRefused where it is not good."""
-        known = self._known.get(text)
-        if known is not None:
-            if _is_good(known.verified) and self._keys.find(known.key):
+        if text in self._known:
+            key, verified = self._known[text]
+            if _is_good(verified) and self._keys.find(key):
                 self._known.move_to_end(text)
-                return known.verified
+                return verified
             del self._known[text]
-        key, verified = self._decoded(text)
-        self._known[text] = _Known(verified, key)
+        self._known[text] = key, verified = self._decoded(text)
         if len(self._known) > MOST_REMEMBERED:
             self._known.popitem(last=False)
         return verified

@@ -43,11 +43,9 @@ def checked(command: c.Command[Any], max_value_bytes: int, may_hold_nul: bool) -
         # The store checks its values, since it stores them in another form.
         command = msgspec.structs.replace(command, max_value_bytes=max_value_bytes)
         texts = iter(())
-    _check(command, "")
+    _check(command, "", may_hold_nul)
     check_page(command)
     command = bounded(command)
-    if may_hold_nul:
-        _check_text(command, "")
     for scope, key, text in texts:
         where = f"`{key}` of {scope}"
         try:
@@ -71,16 +69,18 @@ def utc(time: datetime, what: str) -> datetime:
         raise InvalidInput(f"{what} is out of range: {time}") from None
 
 
-def _check(value: Any, name: str) -> None:
-    """Raise InvalidInput for numbers and times that the types allow and databases reject."""
+def _check(value: Any, name: str, may_hold_nul: bool) -> None:
+    """Raise InvalidInput for numbers and times that the types allow and databases reject, and for
+    U+0000, which not every database accepts."""
     if type(value) in _HARMLESS:
-        return
-    if isinstance(value, msgspec.Struct):
+        if may_hold_nul and type(value) is str and "\0" in value:
+            raise InvalidInput(f"{name} has the control character U+0000")
+    elif isinstance(value, msgspec.Struct):
         for field in value.__struct_fields__:
-            _check(getattr(value, field), field)
+            _check(getattr(value, field), field, may_hold_nul)
     elif isinstance(value, tuple | list):
         for item in value:
-            _check(item, name)
+            _check(item, name, may_hold_nul)
     elif isinstance(value, int):
         limit = 2**31 if name in _SMALL else 2**63
         if not (0 if name in _COUNTS else -limit) <= value < limit:
@@ -89,15 +89,3 @@ def _check(value: Any, name: str) -> None:
         utc(value, name)
     elif isinstance(value, timedelta) and abs(value) > LONGEST:
         raise InvalidInput(f"{name} is {value}, which is out of range")
-
-
-def _check_text(value: Any, name: str) -> None:
-    """Raise InvalidInput for U+0000, which not every database accepts."""
-    if isinstance(value, msgspec.Struct):
-        for field in value.__struct_fields__:
-            _check_text(getattr(value, field), field)
-    elif isinstance(value, tuple | list):
-        for item in value:
-            _check_text(item, name)
-    elif isinstance(value, str) and "\0" in value:
-        raise InvalidInput(f"{name} has the control character U+0000")

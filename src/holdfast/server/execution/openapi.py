@@ -49,11 +49,11 @@ def _parameter(name: str, location: str, schema: Description, description: str) 
     }
 
 
-def _object(properties: Description) -> Description:
+def _object(properties: Description, required: str = "value") -> Description:
     return {
         "type": "object",
         "properties": properties,
-        "required": ["value"],
+        "required": [required],
         "additionalProperties": False,
     }
 
@@ -129,7 +129,7 @@ def operation(
 def tokens() -> Description:
     """Return FastAPI's options for the route for tokens."""
     body = _json({"$ref": f"{_SCHEMAS}{_PREFIX}Bearer"})
-    answer = _json(_object({"token": {"type": "string"}}))
+    answer = _json(_object({"token": {"type": "string"}}, "token"))
     return {
         "operation_id": "post_token",
         "responses": _renewing(

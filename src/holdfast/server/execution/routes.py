@@ -29,7 +29,6 @@ from holdfast.server.execution.content import decode_command, utc
 from holdfast.server.http.errors import MEDIA_TYPE
 from holdfast.server.http.lean_routes import BODY, Endpoint
 from holdfast.server.http.limits import read_aside
-from holdfast.server.http.path import decoded
 from holdfast.server.http.request import (
     VERIFIED,
     execute_counted,
@@ -39,7 +38,7 @@ from holdfast.server.http.request import (
     store_of,
     tokens_of,
 )
-from holdfast.server.http.strictness import check_content_type, check_query
+from holdfast.server.http.strictness import check_content_type, check_query, decoded
 from holdfast.server.public.error_docs import problems
 from holdfast.server.tokens import Verified
 from holdfast.wire.codec import JSON, command_types
@@ -212,12 +211,6 @@ def _task(request: Request) -> TaskIdentity | JobIdentity:
     )
 
 
-def _task_scope(request: Request) -> TaskScope:
-    """Return the token's own task instance. Raise InvalidInput where there is a query."""
-    _query(request)
-    return _own_scope(request)
-
-
 def _own_scope(request: Request) -> TaskScope:
     """Return the task instance of the path, which must be the token's own."""
     scope = _task(request).scope
@@ -240,7 +233,8 @@ def _check_own(given: str, scope: TaskScope) -> None:
 
 
 def _task_entry(request: Request) -> tuple[TaskScope, str]:
-    return _task_scope(request), decoded(request.path_params["key"], "key")
+    _query(request)
+    return _own_scope(request), decoded(request.path_params["key"], "key")
 
 
 def _asset_entry(request: Request) -> tuple[AssetScope, str]:

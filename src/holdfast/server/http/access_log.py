@@ -8,42 +8,27 @@ from datetime import UTC, datetime
 import msgspec
 from starlette.types import Scope
 
+from holdfast.server.http.errors import REQUEST_ID
 from holdfast.server.http.request import COMMANDS, VERIFIED
 from holdfast.server.tokens import Verified
 
 
-class Line(msgspec.Struct):
-    time: datetime
-    method: str
-    path: str
-    status: int
-    ms: float
-    who: str
-    commands: list[str]
-    """The commands that were sent to the store."""
-    bytes: int
-    request: str
+def log_request(scope: Scope, status: int, seconds: float, size: int) -> None:
+    """Write a line about a request to stderr: its status, its duration, and its response's size."""
+    verified: Verified | None = scope.get(VERIFIED)
+    line = {
+        "time": datetime.now(UTC),
+        "method": scope["method"],
+        "path": scope["raw_path"].decode("ascii"),
+        "status": status,
+        "ms": round(seconds * 1000, 2),
+        "who": str(verified.identity) if verified else "",
+        "commands": scope.get(COMMANDS, []),
+        "bytes": size,
+        "request": scope[REQUEST_ID],
+    }
+    sys.stderr.write(_encode(line).decode() + "\n")
+    sys.stderr.flush()
 
 
-class AccessLog:
-    """Writes lines to stderr, one for each request."""
-
-    def __init__(self) -> None:
-        self._encode = msgspec.json.Encoder().encode
-
-    def write(self, scope: Scope, status: int, seconds: float, size: int, request_id: str) -> None:
-        """Log the status of a request, its duration and the size of its response."""
-        verified: Verified | None = scope.get(VERIFIED)
-        line = Line(
-            datetime.now(UTC),
-            scope["method"],
-            scope["raw_path"].decode("ascii"),
-            status,
-            round(seconds * 1000, 2),
-            str(verified.identity) if verified else "",
-            scope.get(COMMANDS, []),
-            size,
-            request_id,
-        )
-        sys.stderr.write(self._encode(line).decode() + "\n")
-        sys.stderr.flush()
+_encode = msgspec.json.Encoder().encode

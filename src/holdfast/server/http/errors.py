@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from typing import Any
 
 import msgspec
@@ -154,8 +155,13 @@ def _waiting(seconds: float) -> dict[str, str]:
     }
 
 
+# Among alternative types, Pydantic adds the one that it tried to the place of an error.
+_TRIED_TYPE = re.compile(r"function-|constrained-|\w+\[|(str|int|none)$")
+
+
 def _validation_message(error: Any) -> str:
-    where = ".".join(str(part) for part in error["loc"])
+    parts = [str(part) for part in error["loc"]]
+    where = ".".join(part for part in parts if not _TRIED_TYPE.match(part))
     return f"{where}: {error['msg']}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
+import resource
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -232,10 +232,6 @@ class Closable(Protocol):
 
 def most_connections() -> int:
     """Return the number of connections for which the limit of open files leaves room."""
-    if sys.platform == "win32":
-        return MOST_CONNECTIONS
-    import resource
-
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
         return MOST_CONNECTIONS
@@ -244,10 +240,6 @@ def most_connections() -> int:
 
 def raise_file_limit() -> None:
     """Raise the limit of open files of this process to the hard limit."""
-    if sys.platform == "win32":
-        return
-    import resource
-
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # a system may report a limit that it does not grant
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.errors import Forbidden, HoldfastError, NoToken
 from holdfast.server import metrics
 from holdfast.server.http import errors as problem
-from holdfast.server.http.access_log import AccessLog
+from holdfast.server.http.access_log import log_request
 from holdfast.server.http.errors import REQUEST_ID
 from holdfast.server.http.lean_routes import BODY, PREFIX, LeanRoutes
 from holdfast.server.http.limits import (
@@ -50,7 +50,7 @@ class RequestMiddleware:
         self._max_body = api.max_body_bytes
         self._bodies = Bodies(max(MOST_BODY_BYTES, api.max_body_bytes))
         self._rate_limit = RateLimit(api.rate_limit)
-        self._log = AccessLog() if api.access_log else None
+        self._logs_requests = api.access_log
         self._under_way = 0
         self._warning = LimitWarning(
             f"{MOST_UNDER_WAY:,} requests are in progress: more are refused"
@@ -94,8 +94,8 @@ class RequestMiddleware:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "none")
             metrics.count_request(scope["method"], route, code, seconds)
-            if self._log is not None:
-                self._log.write(scope, code, seconds, size, request_id)
+            if self._logs_requests:
+                log_request(scope, code, seconds, size)
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         if REFUSAL in scope:

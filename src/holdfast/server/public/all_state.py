@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Query
+from msgspec.structs import asdict
 from pydantic.json_schema import SkipJsonSchema
 
 from holdfast import commands as c
 from holdfast.errors import InvalidInput
-from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.presentation import of_scope
+from holdfast.model.scope import AssetScope
 from holdfast.server.public.asset_state import AssetStateStoreEntry
 from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.entry import fields
@@ -72,18 +74,7 @@ async def list_all_task_state_store(
 ) -> FoundTaskEntries:
     """List the entries of task instances, ordered by DAG, run, task, map index and key."""
     found = await caller.aexecute(page.of(c.TaskFilter(dag_id, run_id, task_id, map_index)))
-    entries = []
-    for one in found.found:
-        assert isinstance(one.scope, TaskScope)
-        entries.append(
-            FoundTaskEntry(
-                **fields(one.entry),
-                dag_id=one.scope.dag_id,
-                run_id=one.scope.run_id,
-                task_id=one.scope.task_id,
-                map_index=one.scope.map_index,
-            )
-        )
+    entries = [FoundTaskEntry(**fields(one.entry), **of_scope(one.scope)) for one in found.found]
     return FoundTaskEntries(task_state_store=entries, total_entries=found.total)
 
 
@@ -111,9 +102,5 @@ async def list_all_asset_state_store(
         )
     where = AssetScope(asset_id, name, uri) if given else c.AssetFilter()
     found = await caller.aexecute(page.of(where))
-    entries = []
-    for one in found.found:
-        assert isinstance(one.scope, AssetScope)
-        asset = {"asset_id": one.scope.asset_id, "name": one.scope.name, "uri": one.scope.uri}
-        entries.append(FoundAssetEntry.model_validate(fields(one.entry) | asset))
+    entries = [FoundAssetEntry(**fields(one.entry), **asdict(one.scope)) for one in found.found]
     return FoundAssetEntries(asset_state_store=entries, total_entries=found.total)

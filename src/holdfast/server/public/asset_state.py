@@ -12,8 +12,8 @@ from holdfast.model import presentation
 from holdfast.model.entry import Version
 from holdfast.model.rewind import rewind_target
 from holdfast.model.value import decode_entry
+from holdfast.server.public import entry
 from holdfast.server.public.caller import CallerDep
-from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import (
     Answer,
@@ -26,14 +26,13 @@ from holdfast.server.public.model import (
 )
 from holdfast.server.public.parameter import AssetEntries, AssetInPath, AssetKey, IfVersion
 from holdfast.server.public.route import public_router
-from holdfast.server.public.writing import Written, change, write
 
 router = public_router("Asset state store", 404, 501, 502)
 
 PATH = "/assets/{asset_id}/state-store"
 
 
-class AssetStateStoreEntry(StateStoreEntry):
+class AssetStateStoreEntry(entry.StateStoreEntry):
     """One key of an asset."""
 
 
@@ -91,7 +90,7 @@ async def list_asset_state_store(
 ) -> AssetStateStoreCollection:
     """List the entries of an asset, ordered by key."""
     found = await caller.aexecute(page.of(scope))
-    entries = [AssetStateStoreEntry(**fields(one.entry)) for one in found.found]
+    entries = [AssetStateStoreEntry(**entry.fields(one.entry)) for one in found.found]
     return AssetStateStoreCollection(asset_state_store=entries, total_entries=found.total)
 
 
@@ -125,7 +124,7 @@ async def get_asset_state_store(
     caller: CallerDep, scope: AssetInPath, key: AssetKey
 ) -> AssetStateStoreEntry:
     """Read an entry."""
-    return AssetStateStoreEntry(**await read(caller, scope, key))
+    return AssetStateStoreEntry(**await entry.read(caller, scope, key))
 
 
 @router.put(PATH + "/{key:path}", responses=problems(409, *BODY))
@@ -133,11 +132,11 @@ async def set_asset_state_store(
     caller: CallerDep,
     scope: AssetInPath,
     key: AssetKey,
-    body: StateStoreValueBody,
+    body: entry.StateStoreValueBody,
     if_version: IfVersion = None,
-) -> Written:
+) -> entry.Written:
     """Write or overwrite an entry of an asset."""
-    return await write(caller, scope, key, body.value, None, if_version)
+    return await entry.write(caller, scope, key, body.value, None, if_version)
 
 
 @router.patch(PATH + "/{key:path}", responses=problems(409, *BODY))
@@ -145,11 +144,11 @@ async def patch_asset_state_store(
     caller: CallerDep,
     scope: AssetInPath,
     key: AssetKey,
-    body: StateStoreValueBody,
+    body: entry.StateStoreValueBody,
     if_version: IfVersion = None,
-) -> Written:
+) -> entry.Written:
     """Write the value of an entry that exists."""
-    return await change(caller, scope, key, body.value, if_version)
+    return await entry.change(caller, scope, key, body.value, if_version)
 
 
 @router.delete(PATH + "/{key:path}", status_code=204, responses=problems(409))

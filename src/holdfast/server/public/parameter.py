@@ -12,7 +12,7 @@ from holdfast.errors import InvalidInput
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import MAX_KEY_LENGTH, check_key
 from holdfast.portable.identifier import MAX_ID_LENGTH, check_id
-from holdfast.server.http.path import decoded
+from holdfast.server.http.strictness import decoded
 from holdfast.server.public.model import AssetId, Index, KeyPrefix, Time, VersionNumber
 
 ALL = "~"
@@ -22,39 +22,14 @@ _ID: dict[str, Any] = {"minLength": 1, "maxLength": MAX_ID_LENGTH}
 _KEY: dict[str, Any] = {"minLength": 1, "maxLength": MAX_KEY_LENGTH}
 
 
-def _dag_id(
-    dag_id: Annotated[
-        str, Path(description="The DAG's id.", examples=["sales"], json_schema_extra=_ID)
-    ],
-) -> str:
-    return _checked("dag_id", dag_id)
+def _id(name: str, description: str, example: str) -> Any:
+    """Return the dependency that reads an id from the path."""
+    place = Path(alias=name, description=description, examples=[example], json_schema_extra=_ID)
 
+    def read(given: str = place) -> str:
+        return check_id(name, decoded(given, name))
 
-def _run_id(
-    run_id: Annotated[
-        str,
-        Path(
-            description="The run's id, percent-encoded.",
-            examples=["manual__2026-01-31T12:00:00+00:00"],
-            json_schema_extra=_ID,
-        ),
-    ],
-) -> str:
-    return _checked("run_id", run_id)
-
-
-def _task_id(
-    task_id: Annotated[
-        str, Path(description="The task's id.", examples=["load"], json_schema_extra=_ID)
-    ],
-) -> str:
-    return _checked("task_id", task_id)
-
-
-def _checked(what: str, given: str) -> str:
-    id = decoded(given, what)
-    check_id(what, id)
-    return id
+    return Depends(read)
 
 
 _RawKey = Annotated[
@@ -82,9 +57,11 @@ def _asset_key(key: _RawKey) -> str:
     return _key(key)
 
 
-DagId = Annotated[str, Depends(_dag_id)]
-RunId = Annotated[str, Depends(_run_id)]
-TaskId = Annotated[str, Depends(_task_id)]
+DagId = Annotated[str, _id("dag_id", "The DAG's id.", "sales")]
+RunId = Annotated[
+    str, _id("run_id", "The run's id, percent-encoded.", "manual__2026-01-31T12:00:00+00:00")
+]
+TaskId = Annotated[str, _id("task_id", "The task's id.", "load")]
 Key = Annotated[str, Depends(_key)]
 AssetKey = Annotated[str, Depends(_asset_key)]
 

@@ -11,20 +11,19 @@ from pydantic import Field
 from holdfast import commands as c
 from holdfast.errors import InvalidInput
 from holdfast.portable.retention import expires_at as default_expiry
+from holdfast.server.public import entry
 from holdfast.server.public.caller import CallerDep
-from holdfast.server.public.entry import StateStoreEntry, StateStoreValueBody, fields, read
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body, Time
 from holdfast.server.public.parameter import IfVersion, Key, TaskEntries, TaskInPath
 from holdfast.server.public.route import public_router
-from holdfast.server.public.writing import Written, change, write
 
 router = public_router("Task state store", 404, 501, 502)
 
 PATH = "/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/state-store"
 
 
-class TaskStateStoreEntry(StateStoreEntry):
+class TaskStateStoreEntry(entry.StateStoreEntry):
     """One key of a task instance."""
 
     expires_at: datetime | None = Field(description="When it expires; null: never.")
@@ -54,7 +53,7 @@ async def list_task_state_store(
 ) -> TaskStateStoreCollection:
     """List the entries of a task instance, ordered by key."""
     found = await caller.aexecute(page.of(scope))
-    entries = [TaskStateStoreEntry(**fields(one.entry)) for one in found.found]
+    entries = [TaskStateStoreEntry(**entry.fields(one.entry)) for one in found.found]
     return TaskStateStoreCollection(task_state_store=entries, total_entries=found.total)
 
 
@@ -63,7 +62,7 @@ async def get_task_state_store(
     caller: CallerDep, scope: TaskInPath, key: Key
 ) -> TaskStateStoreEntry:
     """Read an entry."""
-    return TaskStateStoreEntry(**await read(caller, scope, key))
+    return TaskStateStoreEntry(**await entry.read(caller, scope, key))
 
 
 @router.put(PATH + "/{key:path}", responses=problems(409, *BODY))
@@ -73,7 +72,7 @@ async def set_task_state_store(
     key: Key,
     body: TaskStateStoreBody,
     if_version: IfVersion = None,
-) -> Written:
+) -> entry.Written:
     """Write or overwrite an entry of a registered task instance."""
     now = datetime.now(UTC)
     expires_at = body.expires_at
@@ -84,7 +83,7 @@ async def set_task_state_store(
             f"expires_at of `{key}` is {expires_at.isoformat()}, which is in the past",
             hint="give a later time, null for never, or delete the key",
         )
-    return await write(caller, scope, key, body.value, expires_at, if_version)
+    return await entry.write(caller, scope, key, body.value, expires_at, if_version)
 
 
 @router.patch(PATH + "/{key:path}", responses=problems(409, *BODY))
@@ -92,11 +91,11 @@ async def patch_task_state_store(
     caller: CallerDep,
     scope: TaskInPath,
     key: Key,
-    body: StateStoreValueBody,
+    body: entry.StateStoreValueBody,
     if_version: IfVersion = None,
-) -> Written:
+) -> entry.Written:
     """Write the value of an entry that exists. Its expiry does not change."""
-    return await change(caller, scope, key, body.value, if_version)
+    return await entry.change(caller, scope, key, body.value, if_version)
 
 
 @router.delete(PATH + "/{key:path}", status_code=204, responses=problems(409))

@@ -1,0 +1,132 @@
+"""`holdfast server`, `scheduler`, `triggerer` and `standalone`, which run until stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from threading import Event, Thread
+from types import FrameType
+from typing import Any
+
+import click
+import msgspec
+
+from holdfast.errors import NotFound
+from holdfast.process import hide_this_process, log_to_stderr
+from holdfast.settings import load
+
+ROUND = 0.5
+"""Seconds between two checks whether the parent is alive."""
+
+_with_parent_option = click.option(
+    "--with-parent",
+    type=int,
+    hidden=True,
+    help="Exit when the process with this id, its parent, exits.",
+)
+_dags_dir_argument = click.argument("dags_dir", type=click.Path(path_type=Path))
+
+
+@click.command("server")
+@click.option("--host", metavar="ADDRESS", help="Address to listen on, instead of [api] host.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="Port to listen on, instead of [api] port; 0: any free port.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="Number of server processes, instead of [api] processes.",
+)
+@_with_parent_option
+def server(with_parent: int | None, **given: Any) -> None:
+    """Serve the stores over HTTP to workers, people and tools.
+
+    The server prints its address once it listens, and logs each request to stderr. On SIGTERM or
+    Ctrl-C it finishes the requests in progress.
+    """
+    from holdfast.server.serve import serve
+
+    settings = load()
+    api = msgspec.structs.replace(
+        settings.api, **{name: value for name, value in given.items() if value is not None}
+    )
+    log_to_stderr()
+    serve(msgspec.structs.replace(settings, api=api), _stopping(with_parent), click.echo)
+
+
+@click.command("scheduler")
+@_dags_dir_argument
+@_with_parent_option
+def scheduler(dags_dir: Path, with_parent: int | None) -> None:
+    """Run the DAGs in DAGS_DIR: on schedule, when assets change, and on request.
+
+    Files are read again when they change. Expired entries and the state of assets that no DAG
+    declares any more are removed at each cleanup_interval.
+    """
+    from holdfast.runner.scheduler.scheduler import Scheduler
+
+    log_to_stderr()
+    stop = _stopping(with_parent)
+    Scheduler(load(), dags_dir).run(stop)
+
+
+@click.command("triggerer")
+@_with_parent_option
+def triggerer(with_parent: int | None) -> None:
+    """Run the watchers of assets in the scheduler's DAGs."""
+    from holdfast.runner.triggerer import Triggerer
+
+    log_to_stderr()
+    stop = _stopping(with_parent)
+    Triggerer(load()).run(stop)
+
+
+@click.command("standalone")
+@_dags_dir_argument
+def standalone(dags_dir: Path) -> None:
+    """Run server, scheduler and triggerer together, on the DAG files in DAGS_DIR.
+
+    A process that ends is restarted.
+    """
+    from holdfast.runner import standalone
+    from holdfast.server import packages
+
+    load()
+    packages.check()
+    if not dags_dir.is_dir():
+        raise NotFound(
+            f"there is no directory {dags_dir}", hint="give the directory with the DAG files"
+        )
+    log_to_stderr()
+    standalone.run([["server"], ["scheduler", str(dags_dir)], ["triggerer"]], _stopping())
+
+
+def _stopping(with_parent: int | None = None) -> Event:
+    """Return an event that is set by Ctrl-C and SIGTERM, and with `with_parent` when the parent
+    ends.
+
+    From here on, other processes of the user cannot read this one.
+    """
+    hide_this_process()
+    event = Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        event.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    if with_parent is not None:
+        Thread(target=_follow, args=(with_parent, event), daemon=True).start()
+    return event
+
+
+def _follow(parent: int, event: Event) -> None:
+    while os.getppid() == parent:
+        time.sleep(ROUND)
+    event.set()
