@@ -1,4 +1,4 @@
-"""Identity, liveness, protection and logging of processes on this machine."""
+"""Identity, liveness, signals, protection and logging of processes on this machine."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 from holdfast.model.run import Process
@@ -77,8 +79,8 @@ def _mark(pid: int) -> str:
 def _started(pid: int) -> str:
     """Return the start time of a process in the system's own format; empty if it has ended."""
     try:
-        # The second field is the program's name and may hold spaces and brackets.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        # The second field is the program's name and may hold spaces, brackets and any bytes.
+        status = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         if Path("/proc/self").exists():
             return ""
@@ -89,6 +91,7 @@ def _started(pid: int) -> str:
             check=False,
         )
         return listing.stdout.strip()
+    fields = status.rpartition(b")")[2].decode().split()
     return "" if fields[0] == "Z" else fields[19]
 
 
@@ -98,6 +101,28 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def call_on_signals(numbers: Iterable[int], act: Callable[[], None]) -> None:
+    """Call a function in the main thread when one of the signals arrives.
+
+    SIGHUP counts once, because kernel and shell both send it when a terminal is closed, and not at
+    all if the process was started to ignore it, as by nohup. Later output to that terminal is
+    discarded.
+    """
+    terminals = [number for number in (1, 2) if os.isatty(number)]
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            signal.signal(number, signal.SIG_IGN)
+            for terminal in terminals:
+                if not os.isatty(terminal):  # it is closed: every write would fail
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
+        act()
+
+    for number in numbers:
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handle)
 
 
 def hide_this_process() -> None:

@@ -19,7 +19,8 @@ class Terminal:
     """Use it in a `with` statement; leaving it ends the command."""
 
     def __init__(self, project: Project, *args: str) -> None:
-        self._master, slave = pty.openpty()
+        master, slave = pty.openpty()
+        self._master = os.fdopen(master, "rb+", buffering=0)
         self._seen = b""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "holdfast", *args],
@@ -39,7 +40,11 @@ class Terminal:
     def __exit__(self, *exception: object) -> None:
         self.process.kill()
         self.process.wait()
-        os.close(self._master)
+        self.close()
+
+    def close(self) -> None:
+        """Close the terminal, as by closing its window."""
+        self._master.close()
 
     @property
     def screen(self) -> str:
@@ -47,7 +52,7 @@ class Terminal:
         return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self._seen.decode(errors="replace"))
 
     def type(self, text: str) -> None:
-        os.write(self._master, text.encode())
+        self._master.write(text.encode())
 
     def wait_for(self, text: str, timeout: float = 30) -> None:
         deadline = time.monotonic() + timeout
@@ -66,7 +71,7 @@ class Terminal:
         if not select.select([self._master], [], [], max(timeout, 0))[0]:
             return False
         try:
-            data = os.read(self._master, 65536)
+            data = os.read(self._master.fileno(), 65536)
         except OSError:
             return False  # The other end is closed: a terminal on Linux reports it like this.
         self._seen += data

@@ -156,6 +156,9 @@ def execute_or_fail(self, command):
 
 SqlStore.execute = execute_or_fail
 """
+AWAY_UNTIL_THE_STOP = AWAY_FOR_A_CALLBACK.replace(
+    'Path("away").exists():\n        Path("away").touch()', 'Path("stopped").exists():'
+)
 INTERRUPTS_TWICE = """
 from holdfast import commands as r
 from holdfast.runner.scheduler import conductor
@@ -260,6 +263,29 @@ def test_callbacks_that_are_called_again_wait_for_the_store(project: Project) ->
         _, said = process.communicate(timeout=60)
 
     assert "callbacks of task d/r/work are waiting for the store" in said
+    notes = project.read("notes").splitlines()
+    assert sorted(notes) == ["begins", "begins", "ends", "failure 2"]
+
+
+def test_callbacks_that_a_stopped_supervisor_gave_up_are_called_by_the_next(
+    project: Project,
+) -> None:
+    project.write("faults/sitecustomize.py", AWAY_UNTIL_THE_STOP)
+    slow = RETRIES.replace('on_retry_callback=says("retry")', "on_retry_callback=slow")
+    project.write("dag.py", slow)
+    faults = str(project.path("faults"))
+
+    with project.start("run", "dag.py", "--run-id", "r", PYTHONPATH=faults) as process:
+        wait_until(lambda: project.read("notes"))
+        project.write("killed", "")
+        os.kill(min(project.processes("holdfast.runner.supervisor")), signal.SIGKILL)
+        assert process.stderr is not None
+        while "are waiting for the store" not in process.stderr.readline():
+            pass
+        os.kill(min(project.processes("holdfast.runner.supervisor")), signal.SIGTERM)
+        project.write("stopped", "")
+        process.communicate(timeout=60)
+
     notes = project.read("notes").splitlines()
     assert sorted(notes) == ["begins", "begins", "ends", "failure 2"]
 

@@ -1,13 +1,15 @@
-"""SIGTERM to `holdfast run` alone or to its process group, as from a container's stop."""
+"""Stop of `holdfast run` by SIGTERM, to it alone or to all its processes, or with its terminal."""
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 
 import pytest
 from project import Project, wait_until
+from terminal import Terminal
 
 DAG = """
     import os, time
@@ -52,3 +54,52 @@ def test_a_stopped_run_ends_cleanly_and_can_be_resumed(
 
     assert ended.status == 0, ended.err
     assert project.result("work") == [2]
+
+
+def test_a_task_that_gets_sigterm_before_its_supervisor_uses_no_retry(project: Project) -> None:
+    project.write("dag.py", DAG)
+    with project.start("run", "dag.py", "--run-id", "r") as process:
+        wait_until((project.home / "holdfast.db").exists)
+        wait_until(lambda: project.task_store("work"))
+        [attempt] = project.attempts("work")
+        assert attempt.worker is not None
+        os.kill(attempt.worker.pid, signal.SIGTERM)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+    assert process.returncode == 130
+    task = project.tasks()["work"]
+    assert (task.state, task.failures, task.interruptions) == ("scheduled", 0, 0)
+
+
+def test_a_run_whose_terminal_is_closed_ends_cleanly(project: Project) -> None:
+    project.write("dag.py", DAG)
+    with Terminal(project, "run", "dag.py", "--run-id", "r") as terminal:
+        wait_until((project.home / "holdfast.db").exists)
+        wait_until(lambda: project.task_store("work"))
+        terminal.close()
+
+        assert terminal.process.wait(timeout=30) == 130
+    wait_until(lambda: not project.processes(), timeout=5)
+
+    assert project.run_of().owner is None
+    task = project.tasks()["work"]
+    assert (task.state, task.failures, task.interruptions) == ("scheduled", 0, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_scheduler_that_is_stopped_releases_its_runs(project: Project, number: int) -> None:
+    project.write("dags/dag.py", DAG.replace('DAG("d")', 'DAG("d", schedule="@once")'))
+    with project.service("scheduler", "dags") as scheduler:
+        wait_until((project.home / "holdfast.db").exists)
+        wait_until(lambda: project.runs("d"))
+        [run] = project.runs("d")
+        wait_until(lambda: project.task_store("work", "d", run.run_id))
+        scheduler.send_signal(number)
+
+        assert scheduler.wait(timeout=30) == 0
+
+    [run] = project.runs("d")
+    assert (run.state, run.owner) == ("running", None)
+    assert project.states("d", run.run_id) == {"work": "scheduled"}

@@ -36,8 +36,8 @@ DAG = """
 
 SHORT_LEASE = """
     from datetime import timedelta
-    from holdfast.runner import attempt
-    attempt.LEASE = timedelta(seconds=4)
+    from holdfast.runner.protocol import parameters
+    parameters.LEASE = timedelta(seconds=4)
     """
 AWAY = 4.0
 

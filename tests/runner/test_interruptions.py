@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from itertools import pairwise
 
 import pytest
-from project import Project
+from project import Project, wait_until
 
 DAG = """
     import os, signal, time
@@ -53,9 +55,52 @@ ENDS_AT_ONCE = """
     if "holdfast.runner.supervisor" in sys.orig_argv:
         sys.exit("no supervisor today")
     """
+NO_THREAD_AT_FIRST = """
+    import threading
+    from pathlib import Path
+
+    start = threading.Thread.start
+
+    def start_or_fail(thread):
+        if thread.name.startswith("attempt of") and not Path("refused").exists():
+            Path("refused").touch()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    threading.Thread.start = start_or_fail
+    """
+ENDS_SLOWLY = """
+    import time
+    from holdfast.stores.sql.store import SqlStore
+
+    close = SqlStore.close
+
+    def close_slowly(self):
+        time.sleep(1)
+        close(self)
+
+    SqlStore.close = close_slowly
+    """
+SLOW_AT_FIRST = """
+    import time
+    from pathlib import Path
+    from holdfast.sdk import DAG, task
+
+    if not Path("slow").exists():
+        Path("slow").touch()
+        time.sleep(60)
+
+    with DAG("d"):
+
+        @task
+        def work():
+            return "done"
+
+        work()
+    """
 SHORTER = """
     from datetime import timedelta
-    from holdfast.runner import ending
+    from holdfast.runner.supervisor import ending
     ending.FIRST_PAUSE = timedelta(seconds=0.4)
     """
 
@@ -112,3 +157,31 @@ def test_a_file_that_kills_its_supervisor_counts_as_broken(project: Project) -> 
 
     assert ended.status == 2
     assert "dag.py could not be imported: the supervisor died, 5 times in a row" in ended.err
+
+
+def test_an_attempt_without_a_thread_ends_no_other_and_is_retried(project: Project) -> None:
+    project.write("faults/sitecustomize.py", NO_THREAD_AT_FIRST)
+    project.path("slow").touch()
+
+    ended = project.run_dag(SLOW_AT_FIRST, PYTHONPATH=str(project.path("faults")))
+
+    assert ended.status == 0, ended.err
+    assert project.path("refused").exists()
+    assert "can't start new thread" in ended.err
+    assert "the supervisor has ended" not in ended.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_import_that_a_stopped_supervisor_gave_up_is_done_by_the_next(
+    project: Project, number: int
+) -> None:
+    project.write("faults/sitecustomize.py", ENDS_SLOWLY)
+    project.write("dag.py", SLOW_AT_FIRST)
+    faults = str(project.path("faults"))
+    with project.start("run", "dag.py", "--run-id", "r", PYTHONPATH=faults) as process:
+        wait_until(project.path("slow").exists)
+        os.kill(min(project.processes("holdfast.runner.supervisor")), number)
+        _, said = process.communicate(timeout=60)
+
+    assert process.returncode == 0, said
+    assert "could not be imported" not in said

@@ -102,7 +102,7 @@ def _points(dag: str, directory: Path) -> set[str]:
     return passed | {
         point.replace(" call ", " half ")
         for point in passed
-        if point.endswith(" call runner.channel.Channel.send")
+        if point.endswith(" call wire.channel.Channel.send")
     }
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from queue import Queue
+from typing import Any, cast
 
 import pytest
 
+from holdfast.model.dag import AssetSpec, WatcherSpec
 from holdfast.runner.launcher.launcher import Launch
-from holdfast.runner.protocol.orders import Notice
-from holdfast.runner.scheduler.supervisor_link import _listen
+from holdfast.runner.protocol.orders import Notice, WatchAsset
+from holdfast.runner.scheduler import supervisor_link
+from holdfast.runner.scheduler.supervisor_link import SupervisorLink, _listen
+from holdfast.runner.supervisor.attempt import Resources
 from holdfast.runner.supervisor.launcher_link import LauncherGone, LauncherLink
+from holdfast.runner.supervisor.watcher import Watching
 from holdfast.settings import load
 from holdfast.wire.channel import NOTICE, ORDER, Channel, encode
 
@@ -57,3 +64,24 @@ def test_a_supervisor_that_sends_an_invalid_message_counts_as_dead() -> None:
 
         assert supervisor.returncode == -signal.SIGKILL
         assert notices.get_nowait() is None
+
+
+def test_a_supervisor_that_hangs_is_killed_when_it_has_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(supervisor_link, "SILENCE", 1.0)
+    link = SupervisorLink(load())
+    pid = link._popen.pid
+    os.kill(pid, signal.SIGSTOP)
+
+    link.stop()
+
+    assert link._popen.returncode == -signal.SIGKILL
+
+
+def test_a_bug_in_the_supervision_of_a_watcher_is_a_failure_that_is_retried() -> None:
+    order = WatchAsset("dag.py", "d", WatcherSpec(AssetSpec("landed", "file:///landed"), "landing"))
+    watching = Watching(order, Resources(*cast(Any, [None] * 6)))
+
+    assert "AttributeError" in watching._watch_once()

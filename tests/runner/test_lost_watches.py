@@ -20,8 +20,8 @@ LANDED = AssetScope(name="landed")
 ANOTHER = Process("another machine", 1, "1")
 SHORT_LEASE = """
     from datetime import timedelta
-    from holdfast.runner import attempt
-    attempt.LEASE = timedelta(seconds=3)
+    from holdfast.runner.protocol import parameters
+    parameters.LEASE = timedelta(seconds=3)
     """
 
 

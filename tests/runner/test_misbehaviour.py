@@ -131,6 +131,12 @@ with DAG("d", max_active_tasks=8):
         time.sleep(600)
 
     @task
+    def leaves_a_process_that_prints_without_end():
+        subprocess.Popen(["yes"], start_new_session=True)
+        time.sleep(0.5)
+        return "done"
+
+    @task
     def closes_its_output():
         sys.stdout.close()
         os.close(1)
@@ -201,6 +207,7 @@ def test_a_misbehaving_task_fails_with_its_reason(
         "forks_and_the_child_lives_on",
         "leaves_a_process_behind",
         "leaves_a_thread_behind",
+        "leaves_a_process_that_prints_without_end",
         "closes_its_output",
     ],
 )

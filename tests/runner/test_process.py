@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -29,3 +33,52 @@ def test_a_pid_of_another_process_namespace_is_not_a_local_process(
 
     assert there.host != here.host
     assert not process.has_ended(gone)
+
+
+def test_a_process_may_have_any_bytes_as_its_name() -> None:
+    code = """if True:
+        import ctypes, sys
+        ctypes.CDLL(None).prctl(15, b"\\xff) (\\xc3", 0, 0, 0)
+        print("named", flush=True)
+        sys.stdin.read()
+        """
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as named:
+        assert named.stdout is not None and named.stdout.readline() == "named\n"
+        identity = process.identify(named.pid)
+
+        assert identity.started and not process.has_ended(identity)
+        named.communicate()
+
+    assert process.has_ended(identity)
+
+
+@pytest.fixture
+def _hangup() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGHUP)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("_hangup")
+def test_a_hangup_counts_once() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    calls: list[str] = []
+    process.call_on_signals([signal.SIGHUP], lambda: calls.append("called"))
+
+    os.kill(os.getpid(), signal.SIGHUP)
+    os.kill(os.getpid(), signal.SIGHUP)
+
+    assert calls == ["called"]
+
+
+@pytest.mark.usefixtures("_hangup")
+def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    calls: list[str] = []
+    process.call_on_signals([signal.SIGHUP], lambda: calls.append("called"))
+
+    os.kill(os.getpid(), signal.SIGHUP)
+
+    assert calls == []

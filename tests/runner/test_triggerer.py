@@ -38,6 +38,7 @@ def test_an_event_of_a_watcher_starts_the_dags_scheduled_on_its_asset(project: P
     assert [project.result("load", "d", run.run_id) for run in runs] == [[["a"]], [["b"]]]
     assert project.asset_store("landed") == {"cursor": "b"}
     assert status == 0
+    assert "restarting" not in project.read("triggerer.err")
     assert "Traceback" not in project.read("triggerer.err") + project.read("scheduler.err")
 
 

@@ -12,7 +12,7 @@ import click
 
 from holdfast.cli.output import say
 from holdfast.cli.parameter import ID, conf_option
-from holdfast.process import hide_this_process
+from holdfast.process import call_on_signals, hide_this_process
 from holdfast.settings import load
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None
     from holdfast.runner.scheduler.foreground import LocalRun
 
     hide_this_process()
-    # Handled as Ctrl-C, so that stopping a container leaves the run to be continued elsewhere.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Handled as Ctrl-C, so that the end of a container or terminal leaves the run to be resumed.
+    call_on_signals((signal.SIGTERM, signal.SIGHUP), _interrupt)
     with LocalRun(load(), file) as local:
         try:
             dag = local.load(dag_id)
@@ -59,6 +59,10 @@ def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None
             sys.exit(130)
         view.close()
     sys.exit(state is not RunState.SUCCESS)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def _command(file: Path, dag_id: str | None, run_id: str) -> str:

@@ -7,14 +7,13 @@ import signal
 import time
 from pathlib import Path
 from threading import Event, Thread
-from types import FrameType
 from typing import Any
 
 import click
 import msgspec
 
 from holdfast.errors import NotFound
-from holdfast.process import hide_this_process, log_to_stderr
+from holdfast.process import call_on_signals, hide_this_process, log_to_stderr
 from holdfast.settings import load
 
 ROUND = 0.5
@@ -108,19 +107,14 @@ def standalone(dags_dir: Path) -> None:
 
 
 def _stopping(with_parent: int | None = None) -> Event:
-    """Return an event that is set by Ctrl-C and SIGTERM, and with `with_parent` when the parent
-    ends.
+    """Return an event that is set by Ctrl-C, SIGTERM, the end of the terminal, and with
+    `with_parent` when the parent ends.
 
     From here on, other processes of the user cannot read this one.
     """
     hide_this_process()
     event = Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        event.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+    call_on_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), event.set)
     if with_parent is not None:
         Thread(target=_follow, args=(with_parent, event), daemon=True).start()
     return event

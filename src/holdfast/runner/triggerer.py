@@ -6,7 +6,7 @@ import logging
 import time
 from datetime import datetime
 from threading import Event
-from typing import NamedTuple
+from typing import TypeAlias
 
 from holdfast import commands as c
 from holdfast.connection import open_store
@@ -22,12 +22,8 @@ ROUND = 1.0
 log = logging.getLogger("holdfast.triggerer")
 
 
-class _Wanted(NamedTuple):
-    """The file and DAG of a watcher, and when the DAG was saved; a change restarts the watcher."""
-
-    file: str
-    dag_id: str
-    saved_at: datetime
+_Wanted: TypeAlias = tuple[WatchAsset, datetime]
+"""The order for a watcher, and when its DAG was saved; a change restarts the watcher."""
 
 
 class Triggerer:
@@ -65,7 +61,7 @@ class Triggerer:
         for spec, how in wanted.items():
             if spec not in self._running:
                 log.info("watching asset `%s` with `%s`", spec.asset.name, spec.name)
-                self._supervisor.order(WatchAsset(how.file, how.dag_id, spec))
+                self._supervisor.order(how[0])
                 self._running[spec] = how
 
     def _wanted(self) -> dict[WatcherSpec, _Wanted]:
@@ -75,5 +71,6 @@ class Triggerer:
             if not info.paused and info.stale_at is None:
                 spec = spec_of(info)
                 for watcher in spec.watchers:
-                    wanted.setdefault(watcher, _Wanted(spec.file, info.dag_id, info.saved_at))
+                    order = WatchAsset(spec.file, info.dag_id, watcher)
+                    wanted.setdefault(watcher, (order, info.saved_at))
         return wanted

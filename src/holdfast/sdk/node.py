@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.sdk.context import Context
     from holdfast.sdk.dag import DAG
     from holdfast.sdk.operator import BaseOperator
+    from holdfast.sdk.param import Param
 
 
 class TaskNode(Dependency):
@@ -125,6 +126,24 @@ class TaskNode(Dependency):
 
     def __repr__(self) -> str:
         return f"<Task({self._kind}): {self.task_id}>"
+
+
+def settings_of(task: TaskNode) -> TaskSettings:
+    """Return the settings of a task.
+
+    This and the following are functions: an author's operator may have attributes of these names.
+    """
+    return task._settings
+
+
+def params_of(task: TaskNode) -> dict[str, Param]:
+    """Return the params that apply to a task: its own, over those of its DAG."""
+    return {**(task.dag.params if task.dag else {}), **task._settings.params}
+
+
+def prepare(task: TaskNode, context: Context) -> BaseOperator:
+    """Return the operator to execute for a task instance, with its references resolved."""
+    return task._prepared(context)
 
 
 def check_same_dag(before: TaskNode, after: TaskNode) -> None:

@@ -21,6 +21,7 @@ FILES = (
     "/holdfast/server/endpoint.py",
     "/holdfast/spark/session/server.py",
     "/holdfast/stores/pipe.py",
+    "/holdfast/wire/channel.py",
 )
 record = os.environ.get("RECORD_POINTS")
 kill_at = os.environ.get("KILL_AT")

@@ -6,9 +6,6 @@ import sys
 
 from holdfast.runner.launcher.launcher import Launcher
 
-# Loaded here, so that children need not load them.
-from holdfast.runner.task import child, dag_import, execution  # noqa: F401
-
 if __name__ == "__main__":
     gc.collect()
     gc.freeze()

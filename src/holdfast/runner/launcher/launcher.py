@@ -32,10 +32,12 @@ from holdfast.runner.protocol.launches import (
     PreloadSpark,
     WriteLog,
 )
+from holdfast.runner.task.child import BLOCKED, main
 from holdfast.wire.channel import NOTICE, Channel, encode
 
 _READ = 1 << 16
-
+_LARGEST_PIPE = 1 << 20
+"""Bytes that a pipe can hold at most, unless root has enlarged it."""
 
 _order_decoder: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
 
@@ -46,6 +48,7 @@ class _Child:
     pid: int
     output: int
     log: int | None = None
+    """None before there is one, and if it cannot be written: then the output is discarded."""
     room: int = 0
     """Bytes that the log may still grow by; negative once its last line was written."""
 
@@ -56,6 +59,11 @@ class _Child:
         if len(data) > self.room:
             _write_all(self.log, b"\n[the log ends here: it has reached its limit]\n")
         self.room -= len(data)
+
+    def close(self) -> None:
+        os.close(self.output)
+        if self.log is not None:
+            os.close(self.log)
 
 
 class Launcher:
@@ -74,9 +82,9 @@ class Launcher:
         self._waker = waker
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        # The launcher ends when the supervisor does, which lets tasks end first.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        # The launcher ends when the supervisor does, which lets tasks end first. A child inherits
+        # the mask, so that it loses no signal before it has handlers.
+        signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
         self._selector.register(control, selectors.EVENT_READ, self._take_orders)
         self._selector.register(self._woken, selectors.EVENT_READ, self._reap)
 
@@ -129,6 +137,7 @@ class Launcher:
         if not self._descriptors:  # the kernel drops those that a process has no room for
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         with socket.socket(fileno=self._descriptors.pop(0)) as sock:
+            sock.set_inheritable(False)  # a received one is: programs that the task runs had it
             output, writes = os.pipe()
             try:
                 pid = os.fork()
@@ -151,41 +160,35 @@ class Launcher:
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
             self._selector.close()
             for ours in (self._control.sock, self._woken, self._waker):
                 ours.close()
-            for descriptor in (self._life, *(child.output for child in self._children.values())):
-                os.close(descriptor)
             for child in self._children.values():
-                if child.log is not None:
-                    os.close(child.log)
+                child.close()
+            os.close(self._life)
             for standard in (1, 2):
                 os.dup2(output, standard)
             os.close(output)
-            from holdfast.runner.task import child as process
-
-            status = process.main(sock, self._lifeline)
+            status = main(sock, self._lifeline)
         except BaseException:
             traceback.print_exc()
             sys.stderr.flush()
         finally:
             os._exit(status)
 
-    def _copy_output(self, child: _Child) -> bool:
-        """Copy available output of a child to its log; return False if there is none now."""
+    def _copy_output(self, child: _Child) -> int:
+        """Copy available output of a child to its log; return the number of bytes."""
         try:
             data = os.read(child.output, _READ)
         except BlockingIOError:
-            return False
+            return 0
         if not data:
-            self._forget_output(child)
+            self._ignore_output(child)
         child.write(data)
-        return bool(data)
+        return len(data)
 
-    def _forget_output(self, child: _Child) -> None:
+    def _ignore_output(self, child: _Child) -> None:
         with suppress(KeyError):  # its EOF may have been handled before
             self._selector.unregister(child.output)
 
@@ -201,12 +204,12 @@ class Launcher:
 
     def _finish_child(self, child: _Child, status: int) -> None:
         del self._children[child.number]
-        if child.log is not None:
-            while self._copy_output(child):
-                pass
-            self._forget_output(child)
-            os.close(child.log)
-        os.close(child.output)
+        # Not until there is no more: a process that has left the group may write without end.
+        left = _LARGEST_PIPE
+        while left > 0 and (copied := self._copy_output(child)):
+            left -= copied
+        self._ignore_output(child)
+        child.close()
         self._send(Exited(child.number, status))
 
     def _send(self, notice: Notice) -> None:
@@ -214,14 +217,15 @@ class Launcher:
             self._control.send(NOTICE, encode(notice))
 
 
-def _open_log(path: str) -> int:
-    """Open a log. If that fails, return /dev/null: a task must not wait for its log."""
+def _open_log(path: str) -> int | None:
+    """Open a log; return None if that fails, as for lack of descriptors."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     except OSError as error:
-        print(f"the log {path} cannot be written: {error}", file=sys.stderr, flush=True)
-        return os.open(os.devnull, os.O_WRONLY)
+        with suppress(OSError):  # the terminal may be closed
+            print(f"the log {path} cannot be written: {error}", file=sys.stderr, flush=True)
+        return None
 
 
 def _preload_spark() -> None:

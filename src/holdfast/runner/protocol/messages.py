@@ -40,11 +40,6 @@ class CallbackStartup(msgspec.Struct, frozen=True, kw_only=True, tag="callback")
     exception: bytes | None = None
     """The pickled exception, if there was one that pickles."""
 
-    @property
-    def whose(self) -> str:
-        """The task instance or the run, for messages."""
-        return str(self.task.writer.scope) if self.task else f"{self.run.dag_id}/{self.run.run_id}"
-
 
 class ParseStartup(msgspec.Struct, frozen=True, tag="parse"):
     """Startup of a child that imports a DAG file and reports its DAGs."""
@@ -90,6 +85,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     """The task did not begin, because an earlier attempt's work on Spark does not end."""
     file_is_broken: bool = False
     """The task did not begin, because its DAG file cannot be imported."""
+    got_sigterm: bool = False
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True, tag="parsed"):

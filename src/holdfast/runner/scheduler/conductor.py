@@ -40,7 +40,7 @@ from holdfast.runner.protocol.orders import (
 )
 from holdfast.runner.protocol.parameters import CALLBACKS, HEARTBEAT, LEASE, MOST_INTERRUPTIONS
 from holdfast.runner.scheduler.dag_files import printable_path
-from holdfast.runner.scheduler.decide import Decision, decide
+from holdfast.runner.scheduler.decide import Decision, Start, decide
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
 from holdfast.settings import Settings
 from holdfast.stores.offload.configuration import Offloading
@@ -167,7 +167,7 @@ class Conductor:
         )
         active = self.runs[run.dag_id, run.run_id] = ActiveRun(claimed, dag)
         self.dags.setdefault(dag.dag_id, dag)
-        self._interrupt(active, "the process that executed the run ended")
+        self._interrupt_attempts(active, "the process that executed the run ended")
         if any(task.spark for task in dag.tasks):
             self.warm_spark()
         return active
@@ -175,43 +175,39 @@ class Conductor:
     def turn(self, timeout: float) -> None:
         """Wait for notices for up to `timeout` seconds, handle them, and do the work now due."""
         for notice in self._supervisor.notices(timeout):
-            self._take(notice)
+            self._handle_notice(notice)
         now = time.monotonic()
         if now > self._renewed + HEARTBEAT:
             self._renewed = now
-            self._renew()
+            self._renew_leases()
         for active in list(self.runs.values()):
             if now >= active.look_at:
-                self._advance(active)
+                self._advance_run(active)
         for call in self._calls.values():
             if call.again_at is not None and now >= call.again_at:
-                self._order_call(call)
+                self._order_callbacks(call)
 
-    def release(self) -> None:
-        """Release all runs, so that another process can continue them at once."""
+    def close(self) -> None:
+        """Interrupt the running attempts, and release the runs for other processes."""
+        for call in self._calls.values():
+            if call.again_at is not None:
+                log.warning("callbacks of %s were not called and are not retried", call.order.whose)
+        self._supervisor.stop()
         for dag_id, run_id in self.runs:
             try:
                 self.store.execute(c.ReleaseRun(dag_id, run_id, this_process()))
             except HoldfastError as error:
                 log.warning("run %s of %s was not released: %s", run_id, dag_id, error.message)
         self.runs.clear()
-
-    def close(self) -> None:
-        """Interrupt the running attempts and release the runs."""
-        for call in self._calls.values():
-            if call.again_at is not None:
-                log.warning("callbacks of %s were not called and are not retried", call.order.whose)
-        self._supervisor.stop()
-        self.release()
         self.store.close()
 
     def abandon(self) -> None:
         """Kill the supervisor at once, without notice to the tasks."""
         self._supervisor.kill()
 
-    def _take(self, notice: Notice | None) -> None:
+    def _handle_notice(self, notice: Notice | None) -> None:
         if notice is None:
-            self._begin_again()
+            self._recover_orders()
         elif isinstance(notice, FileParsed):
             self._importing.pop(notice.file, None)
             self._parsed.append(notice)
@@ -229,7 +225,7 @@ class Conductor:
             if notice.called:
                 self._calls.pop(notice.number, None)
             elif notice.number in self._calls:
-                self._call_again(notice.number, "the DAG file cannot be imported")
+                self._retry_callbacks(notice.number, "the DAG file cannot be imported")
 
     def _count_start(self, notice: Ended) -> None:
         """Count failed starts. Raise RunnerFailed if an attempt repeatedly gets no process."""
@@ -244,7 +240,7 @@ class Conductor:
                 hint="see the launcher's messages above",
             )
 
-    def _begin_again(self) -> None:
+    def _recover_orders(self) -> None:
         """Have a new supervisor redo what the previous one was doing."""
         for active in self.runs.values():
             active.pending |= {
@@ -253,20 +249,20 @@ class Conductor:
             active.ordered.clear()
             active.look_at = 0.0
         for file in list(self._importing):
-            self._import_again(file)
+            self._retry_import(file)
         for number, call in list(self._calls.items()):
             if call.again_at is None:
-                self._call_again(number, "the supervisor died")
+                self._retry_callbacks(number, "the supervisor died")
         if self._spark:
             self.warm_spark()
         for active in list(self.runs.values()):
             try:
-                self._interrupt(active, "the supervisor died")
+                self._interrupt_attempts(active, "the supervisor died")
             except (StaleAttempt, NotFound) as error:
                 log.warning("%s", error.message)
                 del self.runs[active.key]
 
-    def _import_again(self, file: str) -> None:
+    def _retry_import(self, file: str) -> None:
         """Retry an import, up to a limit: a file that kills supervisors is broken; others go on."""
         self._importing[file] += 1
         if self._importing[file] < MOST_INTERRUPTIONS:
@@ -274,9 +270,9 @@ class Conductor:
             return
         why = f"the supervisor died, {MOST_INTERRUPTIONS} times in a row"
         error = f"{file} could not be imported: {why}"
-        self._take(FileParsed(file, Parsed(error=error)))
+        self._handle_notice(FileParsed(file, Parsed(error=error)))
 
-    def _call_again(self, number: int, why: str) -> None:
+    def _retry_callbacks(self, number: int, why: str) -> None:
         """Retry callbacks with backoff, up to a limit: they, too, may be what kills supervisors."""
         call = self._calls[number]
         call.tries += 1
@@ -289,7 +285,7 @@ class Conductor:
         )
         del self._calls[number]
 
-    def _order_call(self, call: Call) -> None:
+    def _order_callbacks(self, call: Call) -> None:
         """Order callbacks, or postpone them if the DAG's file is broken or missing."""
         dag = self.dags.get(call.order.run.dag_id)
         if dag is None:
@@ -299,7 +295,7 @@ class Conductor:
         call.order = call.order.from_file(dag.file)
         self._supervisor.order(call.order)
 
-    def _interrupt(self, active: ActiveRun, reason: str, expired: bool = False) -> None:
+    def _interrupt_attempts(self, active: ActiveRun, reason: str, expired: bool = False) -> None:
         """Interrupt attempts of the run that nobody supervises, and kill their processes."""
         dag_id, run_id = active.key
         running = c.ListTaskInstances(dag_id=dag_id, run_id=run_id, states=(TaskState.RUNNING,))
@@ -321,15 +317,15 @@ class Conductor:
         still = {one.scope for one in self.store.execute(running)}
         for one in alone:
             if one.scope not in still:
-                attempt = self._attempt(one.scope, one.attempt)
+                attempt = self._find_attempt(one.scope, one.attempt)
                 if attempt and attempt.outcome is Outcome.INTERRUPTED and attempt.worker:
                     kill_group(attempt.worker)
 
-    def _attempt(self, scope: TaskScope, number: int) -> AttemptInfo | None:
+    def _find_attempt(self, scope: TaskScope, number: int) -> AttemptInfo | None:
         attempts = self.store.execute(c.ListAttempts(scope))
         return next((one for one in attempts if one.number == number), None)
 
-    def _renew(self) -> None:
+    def _renew_leases(self) -> None:
         if not self.runs:
             return
         heartbeat = c.Heartbeat(process=this_process(), lease=LEASE, runs=tuple(self.runs))
@@ -337,32 +333,29 @@ class Conductor:
             log.warning("run %s of %s is now owned by another process", key[1], key[0])
             self.runs.pop(key, None)
 
-    def _advance(self, active: ActiveRun) -> None:
-        """Advance a run as far as possible now."""
+    def _advance_run(self, active: ActiveRun) -> None:
+        """Advance a run as far as possible now; give it up if it was deleted or taken over."""
+        active.look_at = time.monotonic() + CHECK_INTERVAL
         try:
-            self._go_on(active)
+            decision = self._apply_decisions(active)
+            held = active.run.dag_id not in self.dags
+            calls = active.dag.callbacks or active.pending
+            if decision.ended is not None and not (held and calls):
+                self._finish_run(active, decision.ended)
         except (StaleAttempt, NotFound) as error:
             log.warning("%s", error.message)
             self.runs.pop(active.key, None)
+            return
         except Conflict as error:
             log.info("%s", error.message)
-            active.look_at = time.monotonic() + CHECK_INTERVAL
-
-    def _go_on(self, active: ActiveRun) -> None:
-        decision = self._settle(active)
-        instances = {(one.scope.task_id, one.scope.map_index): one for one in active.tasks}
-        held = active.run.dag_id not in self.dags
-        for start in () if held else decision.start:
-            self._order(active, instances[start])
-        active.look_at = time.monotonic() + CHECK_INTERVAL
+            return
+        if not held:
+            self._start_attempts(active, decision.start)
         if decision.wake_at is not None:
             wait = (decision.wake_at - datetime.now(UTC)).total_seconds()
             active.look_at = min(active.look_at, time.monotonic() + max(wait, 0.0))
-        calls = active.dag.callbacks or active.pending
-        if decision.ended is not None and not (held and calls):
-            self._finish(active, decision.ended)
 
-    def _settle(self, active: ActiveRun) -> Decision:
+    def _apply_decisions(self, active: ActiveRun) -> Decision:
         """Make changes until none are left; return the tasks to start, or the run's end."""
         dag_id, run_id = active.key
 
@@ -370,7 +363,7 @@ class Conductor:
             return self.store.execute(c.GetResults(dag_id, run_id, task_id, key))
 
         made: Decision | None = None
-        unbegun: set[tuple[str, int]] = set()
+        unbegun: set[Start] = set()
         """Task instances that were just failed without an attempt."""
         while True:
             tasks = self.store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
@@ -380,14 +373,16 @@ class Conductor:
                 else one
                 for one in tasks
             ]
-            self._end_unsupervised(active)
-            self._call_back_for_pending(active)
+            others = (one.state for one in tasks if one.scope not in active.ordered)
+            if TaskState.RUNNING in others:  # an earlier supervisor began it
+                self._interrupt_attempts(active, "no process supervised it any more", expired=True)
+            self._request_pending_callbacks(active)
             for one in tasks:
                 is_unbegun = (one.scope.task_id, one.scope.map_index) in unbegun
                 if is_unbegun and one.state is TaskState.FAILED:
-                    self._call_back(active, "failure", one.error, one)
+                    self._request_callbacks(active, "failure", one.error, one)
             unbegun = set()
-            if self._end_overdue(active, tasks):
+            if self._fail_overdue_tasks(active, tasks):
                 continue
             decision = decide(active.dag, active.tasks, datetime.now(UTC), results)
             if not decision.changes or decision == made:
@@ -401,14 +396,7 @@ class Conductor:
                 if change.state is TaskState.FAILED
             }
 
-    def _end_unsupervised(self, active: ActiveRun) -> None:
-        """Interrupt attempts that an earlier process's supervisor began and nobody has now."""
-        for one in active.tasks:
-            if one.state is TaskState.RUNNING and one.scope not in active.ordered:
-                self._interrupt(active, "no process supervised it any more", expired=True)
-                return
-
-    def _call_back_for_pending(self, active: ActiveRun) -> None:
+    def _request_pending_callbacks(self, active: ActiveRun) -> None:
         """Call the callbacks of ended attempts whose supervisor may not have called them."""
         for one in active.tasks:
             if one.scope not in active.pending or one.state is TaskState.RUNNING:
@@ -417,14 +405,14 @@ class Conductor:
             kind = CALLBACKS.get(one.state) if one.state else None
             if kind is None or one.attempt != pending.attempt:
                 continue  # it goes on, or somebody has cleared it
-            attempt = self._attempt(one.scope, pending.attempt)
+            attempt = self._find_attempt(one.scope, pending.attempt)
             if attempt is None or attempt.outcome is Outcome.STOPPED:
                 continue  # somebody has marked it
             if not pending.interrupted or attempt.outcome is Outcome.INTERRUPTED:
                 # Counted as one failed try: its own supervisor may have begun to call them.
-                self._call_back(active, kind, one.error, pending.before, tries=1)
+                self._request_callbacks(active, kind, one.error, pending.before, tries=1)
 
-    def _call_back(
+    def _request_callbacks(
         self,
         active: ActiveRun,
         kind: CallbackKind,
@@ -452,9 +440,9 @@ class Conductor:
             number = next(self._numbers)
             order = CallBack(number, active.dag.file, active.run, kind, error, attempt)
             self._calls[number] = Call(order, tries)
-            self._order_call(self._calls[number])
+            self._order_callbacks(self._calls[number])
 
-    def _end_overdue(self, active: ActiveRun, tasks: Sequence[TaskInstance]) -> bool:
+    def _fail_overdue_tasks(self, active: ActiveRun, tasks: Sequence[TaskInstance]) -> bool:
         """Fail the unfinished tasks of a run that exceeds its timeout; return whether any were."""
         limit, started = active.dag.run_timeout, active.run.started_at
         if limit is None or started is None or datetime.now(UTC) < started + limit:
@@ -462,26 +450,26 @@ class Conductor:
         # By the states in the store: an ordered attempt may have ended, and gets its callbacks.
         unfinished = [one for one in tasks if one.state is None or not one.state.ended]
         for one in unfinished:
-            reason = f"the run took longer than its dagrun_timeout of {limit}"
-            failed = TaskState.FAILED
-            self.store.execute(
-                c.MarkTask(
-                    scope=one.scope,
-                    state=failed,
-                    writer=SCHEDULER,
-                    reason=reason,
-                    unless_ended=True,
-                )
+            mark = c.MarkTask(
+                scope=one.scope,
+                state=TaskState.FAILED,
+                writer=SCHEDULER,
+                reason=f"the run took longer than its dagrun_timeout of {limit}",
+                unless_ended=True,
             )
+            self.store.execute(mark)
         return bool(unfinished)
 
-    def _order(self, active: ActiveRun, instance: TaskInstance) -> None:
-        task = active.dag.task(instance.scope.task_id)
-        assert task is not None
-        active.ordered[instance.scope] = instance
-        self._supervisor.order(RunTask(active.dag.file, active.run, task, instance))
+    def _start_attempts(self, active: ActiveRun, starts: Sequence[Start]) -> None:
+        """Order the next attempts of task instances."""
+        instances = {(one.scope.task_id, one.scope.map_index): one for one in active.tasks}
+        for start in starts:
+            instance, task = instances[start], active.dag.task(start[0])
+            assert task is not None
+            active.ordered[instance.scope] = instance
+            self._supervisor.order(RunTask(active.dag.file, active.run, task, instance))
 
-    def _finish(self, active: ActiveRun, state: RunState) -> None:
+    def _finish_run(self, active: ActiveRun, state: RunState) -> None:
         dag_id, run_id = active.key
         waiting = sum(one.state is not None and not one.state.ended for one in active.tasks)
         self.store.execute(c.FinishRun(dag_id, run_id, this_process(), state, waiting))
@@ -489,4 +477,6 @@ class Conductor:
         del self.runs[active.key]
         failed = [one for one in active.tasks if one.state is TaskState.FAILED]
         error = f"{failed[0].scope}: {failed[0].error}" if failed else ""
-        self._call_back(active, "success" if state is RunState.SUCCESS else "failure", error)
+        self._request_callbacks(
+            active, "success" if state is RunState.SUCCESS else "failure", error
+        )

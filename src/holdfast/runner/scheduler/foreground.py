@@ -91,10 +91,12 @@ class LocalRun:
 
         Raise InvalidInput if there is a `conf` for a run that exists.
         """
-        run = self._known(dag, run_id)
+        run, store = None, self._conductor.store
+        if run_id is not None:
+            with suppress(NotFound):
+                run = store.execute(c.GetRun(dag.dag_id, run_id))
         if run is None:
-            new = manual_run(dag.dag_id, datetime.now(UTC), run_id, conf or "{}")
-            run = self._conductor.store.execute(new)
+            run = store.execute(manual_run(dag.dag_id, datetime.now(UTC), run_id, conf or "{}"))
         elif conf is not None:
             raise InvalidInput(
                 f"run `{run_id}` exists already, with its own conf",
@@ -109,45 +111,33 @@ class LocalRun:
 
         Raise StaleAttempt if the run was lost to another process.
         """
-        active = self._active
+        active, store = self._active, self._conductor.store
+        dag_id, run_id = active.key
         while active.key in self._conductor.runs:
             self._conductor.turn(REFRESH)
             view.update(active.run, self._in_order(active.tasks), self._progress(active))
-        ended = self._conductor.store.execute(c.GetRun(*active.key))
+        ended = store.execute(c.GetRun(dag_id, run_id))
         if not ended.state.ended:
             raise StaleAttempt(
                 f"run `{ended.run_id}` is now run by {ended.owner or 'no process'}",
                 hint="that process continues it",
             )
-        view.update(ended, self._in_order(self.tasks()), {})
+        tasks = store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
+        view.update(ended, self._in_order(tasks), {})
         while self._conductor.calls_back:
             self._conductor.turn(REFRESH)
         return ended.state
-
-    def tasks(self) -> list[TaskInstance]:
-        dag_id, run_id = self._active.key
-        tasks = self._conductor.store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
-        return list(tasks)
 
     def _in_order(self, tasks: Iterable[TaskInstance]) -> list[TaskInstance]:
         """Return the tasks in the order of the DAG, and not by name."""
         places = {task.task_id: place for place, task in enumerate(self._active.dag.tasks)}
         return sorted(tasks, key=lambda one: places.get(one.scope.task_id, len(places)))
 
-    def _known(self, dag: DagSpec, run_id: str | None) -> Run | None:
-        if run_id is None:
-            return None
-        try:
-            return self._conductor.store.execute(c.GetRun(dag.dag_id, run_id))
-        except NotFound:
-            return None
-
     def _progress(self, active: ActiveRun) -> dict[TaskScope, Any]:
         """Return the progress of running tasks: the author's own entry, or else that of Spark."""
         store: Store = self._conductor.store
-        if not store.supports(c.List):
-            return {}
-        if not any(one.state is TaskState.RUNNING for one in active.tasks):
+        running = any(one.state is TaskState.RUNNING for one in active.tasks)
+        if not running or not store.supports(c.List):
             return {}
         where = c.TaskFilter(*active.key)
         found: dict[TaskScope, Any] = {}
@@ -172,13 +162,10 @@ def _choose(dags: tuple[DagSpec, ...], dag_id: str | None, file: str) -> DagSpec
             "@asset",
         )
     ids = [dag.dag_id for dag in dags]
-    if dag_id is None:
-        if len(dags) > 1:
-            raise InvalidInput(
-                f"{file} has {len(dags)} DAGs", hint=f"choose one: --dag-id {' | '.join(ids)}"
-            )
-        return dags[0]
-    for dag in dags:
-        if dag.dag_id == dag_id:
-            return dag
-    raise NotFound(f"{file} has no DAG `{dag_id}`", hint=f"it has: {', '.join(ids)}")
+    if dag_id is None and len(dags) > 1:
+        raise InvalidInput(
+            f"{file} has {len(dags)} DAGs", hint=f"choose one: --dag-id {' | '.join(ids)}"
+        )
+    if dag_id not in (None, *ids):
+        raise NotFound(f"{file} has no DAG `{dag_id}`", hint=f"it has: {', '.join(ids)}")
+    return dags[ids.index(dag_id) if dag_id else 0]

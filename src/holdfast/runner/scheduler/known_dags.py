@@ -86,24 +86,24 @@ class KnownDags:
         went_before = frozenset(self._gone)
         changed, gone = self._directory.changes()
         for file in changed:
-            self._import(file)
+            self._order_import(file)
         for file in gone:
             log.info("%s was deleted", printable_path(file))
             self._broken.pop(file, None)
             self._latest.pop(file, None)
-            self._put(file, ())
+            self._replace_dags(file, ())
         self._gone.update(gone)
-        self._try_broken()
+        self._retry_broken()
         self._count_answers()
         if not self._awaited:
-            self._forget(went_before)
+            self._forget_files(went_before)
         self._report_present()
 
     def save(self) -> None:
         """Save the results of imports."""
         self._unsaved += self._conductor.parsed()
         while self._unsaved:
-            self._save(self._unsaved[0])
+            self._take_result(self._unsaved[0])
             del self._unsaved[0]
 
     def broken_file(self, dag_id: str) -> str | None:
@@ -128,17 +128,17 @@ class KnownDags:
         self._directory.recall(held)
         return held
 
-    def _import(self, file: str) -> None:
+    def _order_import(self, file: str) -> None:
         if file in self._awaited:
             self._again.add(file)
             return
         self._awaited.add(file)
         self._conductor.parse(file)
 
-    def _try_broken(self) -> None:
+    def _retry_broken(self) -> None:
         for file, broken in self._broken.items():
             if file not in self._awaited and time.monotonic() >= broken.since + broken.wait:
-                self._import(file)
+                self._order_import(file)
 
     def _count_answers(self) -> None:
         if self._unanswered is None:
@@ -149,14 +149,14 @@ class KnownDags:
             if not self._unanswered or now >= self._began_at + START_TIMEOUT:
                 self._complete_at = now
 
-    def _forget(self, gone: Iterable[str]) -> None:
+    def _forget_files(self, gone: Iterable[str]) -> None:
         """Forget deleted files, at least one round after their deletion.
 
         By then a DAG that has moved is known by its new file.
         """
         for file in sorted(gone):
             if not self._directory.has(file):
-                self._try_refused()
+                self._retry_refused()
                 ids = tuple(sorted(self._held.get(file, ())))
                 self._store.execute(c.ForgetFile(self._directory.name(file), ids))
                 self._held.pop(file, None)
@@ -176,27 +176,27 @@ class KnownDags:
         lost = self._store.execute(c.SeeDags(ids))
         for file, held in here.items():
             if not held.isdisjoint(lost) and file not in self._broken:
-                self._import(file)
+                self._order_import(file)
         if now >= self._complete_at + self._stale_after.total_seconds():
             for dag_id in self._store.execute(c.RetireDags(self._stale_after)):
                 log.warning("DAG %s is stale: no scheduler has seen its file for some time", dag_id)
         self._seen_at = now
 
-    def _save(self, found: FileParsed) -> None:
+    def _take_result(self, found: FileParsed) -> None:
         self._awaited.discard(found.file)
         if found.file in self._again:
             self._again.discard(found.file)
             if self._directory.has(found.file):
-                self._import(found.file)
+                self._order_import(found.file)
             return
         if not self._directory.has(found.file):
             return  # it is gone meanwhile, which is reported separately
         if not os.path.exists(found.file):
             self._directory.forget(found.file)
             return
-        self._use(found)
+        self._save_or_set_aside(found)
 
-    def _use(self, found: FileParsed) -> None:
+    def _save_or_set_aside(self, found: FileParsed) -> None:
         """Save and use the DAGs of a file, or set the file aside as broken."""
         dags = found.parsed.dags
         if not found.parsed.error:
@@ -207,9 +207,9 @@ class KnownDags:
             return
         self._broken.pop(found.file, None)
         self._held[found.file] = {dag.dag_id for dag in dags}
-        self._put(found.file, dags)
+        self._replace_dags(found.file, dags)
         log.info("%s: %s", found.file, ", ".join(dag.dag_id for dag in dags) or "no DAG")
-        self._try_refused()
+        self._retry_refused()
 
     def _refusal(self, found: FileParsed) -> str:
         """Save the DAGs of a valid file; return why that was refused, or an empty string."""
@@ -218,7 +218,7 @@ class KnownDags:
         left = self._held.get(found.file, set()) - ids
         try:
             for file in others:
-                if still := ids & self._held[file] & self._now_in(file):
+                if still := ids & self._held[file] & self._current_ids(file):
                     raise refusal.dag_elsewhere(min(still), name(found.file), name(file))
             save = c.SaveFile(
                 name(found.file),
@@ -236,7 +236,7 @@ class KnownDags:
             self._held[file] -= ids
         return ""
 
-    def _now_in(self, file: str) -> set[str]:
+    def _current_ids(self, file: str) -> set[str]:
         """Return the ids of the DAGs of another file, as far as known."""
         return self._latest.get(file, self._held[file]) if self._directory.has(file) else set()
 
@@ -253,17 +253,17 @@ class KnownDags:
         else:
             wait = min(2 * before.wait, LONGEST_RETRY_PAUSE)
         self._broken[found.file] = _Broken(sound, error, now, wait)
-        self._put(found.file, ())
+        self._replace_dags(found.file, ())
         self._store.execute(c.SaveFileError(self._directory.name(found.file), error))
 
-    def _try_refused(self) -> None:
+    def _retry_refused(self) -> None:
         """Retry refused files: another file has changed, perhaps the one in conflict."""
         for file, broken in list(self._broken.items()):
             untouched = self._broken.get(file) is broken and file not in self._awaited
             if broken.found is not None and untouched:
-                self._use(broken.found)
+                self._save_or_set_aside(broken.found)
 
-    def _put(self, file: str, dags: tuple[DagSpec, ...]) -> None:
+    def _replace_dags(self, file: str, dags: tuple[DagSpec, ...]) -> None:
         """Replace the DAGs of a file; active runs continue with the new ones."""
         others = {id: dag for id, dag in self.dags.items() if dag.file != file}
         self.dags = self._conductor.dags = others | {dag.dag_id: dag for dag in dags}

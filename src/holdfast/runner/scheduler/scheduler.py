@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -78,11 +79,8 @@ class Scheduler:
             self._adopt_runs(infos)
         self._cleanup.tick()
 
-    def _unfinished(self) -> dict[str, Unfinished]:
-        return {one.dag_id: one for one in self._store.execute(c.UnfinishedRuns())}
-
     def _create_runs(self, infos: dict[str, DagInfo]) -> None:
-        unfinished = self._unfinished()
+        unfinished = {one.dag_id: one for one in self._store.execute(c.UnfinishedRuns())}
         for dag_id, dag in self._known.dags.items():
             info = infos.get(dag_id)
             if info is None or info.paused:
@@ -134,19 +132,25 @@ class Scheduler:
             dag = self._known.dags.get(run.dag_id)
             if dag is not None and not self._is_held(run, now):
                 self._adopt(run, dag)
-        unfinished = self._unfinished()
+        unfinished = {one.dag_id: one for one in self._store.execute(c.UnfinishedRuns())}
         for dag_id, dag in self._known.dags.items():
             one = unfinished.get(dag_id)
             if one is not None and one.queued and one.running < dag.max_active_runs:
-                for run in self._queued_runs(dag_id, dag.max_active_runs - one.running):
+                oldest = c.ListRuns(
+                    dag_id=dag_id,
+                    states=(RunState.QUEUED,),
+                    kinds=_CARRIED_OUT,
+                    limit=min(dag.max_active_runs - one.running, _PAGE),
+                    oldest_first=True,
+                )
+                for run in self._store.execute(oldest):
                     if not self._is_held(run, now):
                         self._adopt(run, dag)
         self._log_waiting(unfinished, infos, now)
 
     def _running_runs(self) -> Iterator[Run]:
         """Yield the running runs of all DAGs, read in pages as there may be any number of them."""
-        offset = 0
-        while True:
+        for offset in count(0, _PAGE):
             page = self._store.execute(
                 c.ListRuns(
                     states=(RunState.RUNNING,),
@@ -159,19 +163,6 @@ class Scheduler:
             yield from page
             if len(page) < _PAGE:
                 return
-            offset += _PAGE
-
-    def _queued_runs(self, dag_id: str, most: int) -> tuple[Run, ...]:
-        """Return the oldest queued runs of a DAG."""
-        return self._store.execute(
-            c.ListRuns(
-                dag_id=dag_id,
-                states=(RunState.QUEUED,),
-                kinds=_CARRIED_OUT,
-                limit=min(most, _PAGE),
-                oldest_first=True,
-            )
-        )
 
     def _log_waiting(
         self, unfinished: dict[str, Unfinished], infos: dict[str, DagInfo], now: datetime
@@ -185,9 +176,9 @@ class Scheduler:
         }
         for dag_id, why in waiting.items():
             if self._waiting.get(dag_id) != why:
-                count = unfinished[dag_id].queued + unfinished[dag_id].running
-                runs, wait = ("run", "waits") if count == 1 else ("runs", "wait")
-                log.warning("%s %s of DAG %s %s: %s", count, runs, dag_id, wait, why)
+                number = unfinished[dag_id].queued + unfinished[dag_id].running
+                runs, wait = ("run", "waits") if number == 1 else ("runs", "wait")
+                log.warning("%s %s of DAG %s %s: %s", number, runs, dag_id, wait, why)
         self._waiting = waiting
 
     def _is_held(self, run: Run, now: datetime) -> bool:

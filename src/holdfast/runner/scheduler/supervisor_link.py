@@ -86,8 +86,13 @@ class SupervisorLink:
             self._heard = time.monotonic()
 
     def stop(self) -> None:
-        """Have the supervisor interrupt its attempts and end, and wait for that."""
+        """Have the supervisor interrupt its attempts and end; kill it if it does not respond."""
         self.order(Stop())
+        if self._popen.poll() is None:
+            with suppress(Empty):
+                while self._notices.get(timeout=SILENCE) is not None:
+                    pass
+            self._popen.kill()
         self._popen.wait()
         self._listener.join()
         self._channel.close()
@@ -98,11 +103,15 @@ class SupervisorLink:
 
     def _start(self) -> None:
         ours, its = socket.socketpair()
+        # If it uses a server, it does not get the secrets that bypass it.
+        withheld = _SECRETS if self._settings.workers.server_url else ()
+        environ = {name: text for name, text in os.environ.items() if name not in withheld}
         self._popen = subprocess.Popen(
             [sys.executable, "-m", "holdfast.runner.supervisor", str(its.fileno())],
             pass_fds=[its.fileno()],
             stdin=subprocess.DEVNULL,
-            env=_environment(self._settings),
+            env=environ,
+            start_new_session=True,  # signals of the terminal reach it only through this process
         )
         its.close()
         self._channel = Channel(ours)
@@ -134,13 +143,6 @@ def _use_server(settings: Settings) -> UseServer:
     return UseServer(settings.workers.server_url, token)
 
 
-def _environment(settings: Settings) -> dict[str, str]:
-    """Return the supervisor's environment; if it uses a server, without secrets that bypass it."""
-    if not settings.workers.server_url:
-        return dict(os.environ)
-    return {name: text for name, text in os.environ.items() if name not in _SECRETS}
-
-
 def _listen(
     popen: subprocess.Popen[bytes],
     channel: Channel,
@@ -154,16 +156,12 @@ def _listen(
             log.warning("the supervisor sent an invalid message; starting another one: %s", error)
             popen.kill()
             break
-        if isinstance(notice, NeedToken):
-            _send_token(channel, settings)
-        else:
+        if not isinstance(notice, NeedToken):
             notices.put(notice)
+            continue
+        try:
+            channel.send(ORDER, encode(_use_server(settings)))
+        except (HoldfastError, OSError) as error:
+            log.warning("cannot send a new token to the supervisor: %s", error)
     popen.wait()
     notices.put(None)
-
-
-def _send_token(channel: Channel, settings: Settings) -> None:
-    try:
-        channel.send(ORDER, encode(_use_server(settings)))
-    except (HoldfastError, OSError) as error:
-        log.warning("cannot send a new token to the supervisor: %s", error)

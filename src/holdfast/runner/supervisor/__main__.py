@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import signal
 import socket
 import sys
 
@@ -14,7 +13,6 @@ from holdfast.wire.channel import Channel
 
 def main() -> None:
     hide_this_process()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the scheduler handles a terminal's Ctrl-C
     # First, so that it imports the tasks' modules while this process imports the database's.
     launcher = LauncherLink()
     logging.basicConfig(format="%(name)s: %(message)s", stream=sys.stderr)

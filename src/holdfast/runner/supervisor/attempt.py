@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import NamedTuple
 
 import msgspec
@@ -24,7 +24,6 @@ from holdfast.model.run import Ending, Outcome
 from holdfast.runner.protocol.messages import (
     STARTUP,
     CallbackStartup,
-    Done,
     Failed,
     Report,
     TaskStartup,
@@ -35,7 +34,7 @@ from holdfast.runner.supervisor.declared_assets import Declared, own_report
 from holdfast.runner.supervisor.ending import StopReason, ending_of
 from holdfast.runner.supervisor.endpoint import open_endpoint
 from holdfast.runner.supervisor.launcher_link import Child, LauncherGone, LauncherLink
-from holdfast.runner.supervisor.relay import relay
+from holdfast.runner.supervisor.relay import relay, run_child
 from holdfast.runner.supervisor.spark_server import SparkServer
 from holdfast.server.endpoint import Endpoints
 from holdfast.store import Store
@@ -47,6 +46,8 @@ EXIT_TIMEOUT = 5.0
 """Seconds that a task's process has to end after its report, or after closing its channel."""
 CALLBACK_LIMIT = 60.0
 """Timeout of callbacks in seconds."""
+STOP_DELAY = 1.0
+"""Seconds in which a supervisor gets SIGTERM itself if its tasks get it from somebody else."""
 PAUSE = 0.1
 """Seconds before callbacks are retried with another launcher."""
 
@@ -72,6 +73,7 @@ class Attempt:
         self._resources = resources
         self._child: Child | None = None
         self._stop: StopReason | None = None
+        self._was_stopped = Event()
         self._timeout_at: float | None = None
         self._kill_at: float | None = None
         self._declared = Declared((), {})
@@ -84,15 +86,14 @@ class Attempt:
             child = self._resources.launcher.launch()
         except LauncherGone as error:
             return Ended(scope, error.message, begun=False)
-        self._child = child
-        try:
-            return self._begin(child)
-        finally:
-            self.writer = None
-            child.kill()
-            child.channel.close()
+        with child:
+            self._child = child
+            try:
+                return self._start_and_supervise(child)
+            finally:
+                self.writer = None
 
-    def _begin(self, child: Child) -> Ended:
+    def _start_and_supervise(self, child: Child) -> Ended:
         scope = self._order.instance.scope
         if self._stop is not None:  # it was stopped before there was a child to signal
             return Ended(scope)
@@ -104,8 +105,8 @@ class Attempt:
             return Ended(scope, error.message)
         try:
             return self._supervise(child, writer)
-        except HoldfastError:
-            raise
+        except HoldfastError as error:
+            return Ended(scope, error.message, called=False)
         except Exception as error:
             # A bug of ours, which must not leave the task running forever in the store.
             log.exception("supervising %s failed", scope)
@@ -128,6 +129,7 @@ class Attempt:
         """Send SIGTERM to the task; `tick` kills it `GRACE` seconds later."""
         if self._stop is None:
             self._stop = why
+            self._was_stopped.set()
         if self._child is not None and self._kill_at is None:
             self._kill_at = time.monotonic() + GRACE
             self._child.kill(signal.SIGTERM)
@@ -150,6 +152,9 @@ class Attempt:
                 self._stop = StopReason.SILENT
             child.kill()
             child.wait()
+        if self._stop is None and _got_sigterm(report, child.status):
+            # Perhaps from a stop of all processes, of which this one is about to learn.
+            self._was_stopped.wait(STOP_DELAY)
         if self._stop is StopReason.LOST:
             return Ended(writer.scope, called=False)
         ending = self._finish(writer, report, child.status)
@@ -256,6 +261,12 @@ class Attempt:
         return call_back(self._resources, startup, path, self._declared.child(writer))
 
 
+def _got_sigterm(report: Report | None, status: int | None) -> bool:
+    if isinstance(report, Failed):
+        return report.got_sigterm
+    return report is None and status == -signal.SIGTERM
+
+
 def call_back(
     resources: Resources,
     startup: CallbackStartup,
@@ -268,10 +279,11 @@ def call_back(
     once it is fixed.
     """
     identity = CallbackIdentity(startup.run.dag_id, startup.run.run_id, task)
+    launcher, store = resources.launcher, resources.store
     why = ""
     for _ in range(MOST_INTERRUPTIONS):
         try:
-            report = _call(resources, startup, path, identity)
+            report = run_child(launcher, startup, path, store, identity, CALLBACK_LIMIT)
         except LauncherGone as error:
             why = error.message
             time.sleep(PAUSE)
@@ -279,38 +291,12 @@ def call_back(
         except HoldfastError as error:
             why = error.message
             break
-        if isinstance(report, Done):
+        if not isinstance(report, Failed):
             return True
-        if isinstance(report, Failed) and report.file_is_broken:
+        if report.file_is_broken:
             return False
-        why = (
-            report.error
-            if isinstance(report, Failed)
-            else "their process ended before they returned"
-        )
+        why = report.error
         break
-    log.warning("callbacks of %s failed: %s; see %s", startup.whose, why, path)
+    whose = task.scope if task else f"{startup.run.dag_id}/{startup.run.run_id}"
+    log.warning("callbacks of %s failed: %s; see %s", whose, why, path)
     return True
-
-
-def _call(
-    resources: Resources, startup: CallbackStartup, path: Path, identity: CallbackIdentity
-) -> Report | None:
-    """Run callbacks in a child and return its report; None if it ended without one.
-
-    Raise LauncherGone if the launcher died, so that the outcome is unknown.
-    """
-    child = resources.launcher.launch()
-    report = None
-    try:
-        child.log_to(path)
-        with child.limited(CALLBACK_LIMIT), suppress(OSError):
-            child.channel.send(STARTUP, encode(startup))
-            report = relay(child.channel, resources.store, identity)
-    finally:
-        child.kill()
-        child.wait()
-        child.channel.close()
-    if report is None and child.status is None:
-        raise LauncherGone("the launcher has ended")
-    return report

@@ -8,7 +8,7 @@ from holdfast import commands as c
 from holdfast.access.identity import ChildIdentity
 from holdfast.errors import UnknownAsset
 from holdfast.model.dag import AliasSpec, TaskSpec
-from holdfast.model.entry import AssetInfo, TaskWriter
+from holdfast.model.entry import TaskWriter
 from holdfast.model.run import EmittedEvent
 from holdfast.model.scope import AssetScope
 from holdfast.runner.protocol.messages import Failed, Report, Succeeded
@@ -33,7 +33,7 @@ class Declared(NamedTuple):
                 named[_known(AssetScope(name=one.name, uri=one.uri), store)] = None
             elif one in task.inlets:
                 found = store.execute(c.AliasAssets(one.name))
-                aliases[one.name] = tuple(map(_scope, found))
+                aliases[one.name] = tuple(info.scope for info in found)
         return cls(tuple(named), aliases)
 
     def child(self, writer: TaskWriter) -> ChildIdentity:
@@ -48,25 +48,20 @@ class Declared(NamedTuple):
 
 def _known(scope: AssetScope, store: Store) -> AssetScope:
     try:
-        return _scope(store.execute(c.GetAsset(scope)))
+        return store.execute(c.GetAsset(scope)).scope
     except UnknownAsset:
         return scope
 
 
-def _scope(info: AssetInfo) -> AssetScope:
-    return AssetScope(info.asset_id, info.name, info.uri)
-
-
 def own_report(task: TaskSpec, report: Report | None) -> Report | None:
     """Return the report of a task, or a failure if it has events of undeclared outlets."""
-    if isinstance(report, Succeeded):
-        for event in report.events:
-            if not _is_own(task, event):
-                by = f" by the aliases {', '.join(event.aliases)}" if event.aliases else ""
-                return Failed(
-                    error=f"it reported an event of asset `{event.name}`{by}, which is not among "
-                    "the outlets that the task declares"
-                )
+    for event in report.events if isinstance(report, Succeeded) else ():
+        if not _is_own(task, event):
+            by = f" by the aliases {', '.join(event.aliases)}" if event.aliases else ""
+            return Failed(
+                error=f"it reported an event of asset `{event.name}`{by}, which is not among the "
+                "outlets that the task declares"
+            )
     return report
 
 

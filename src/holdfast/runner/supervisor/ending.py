@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -120,7 +121,13 @@ def _failure(
         return report.error
     if stop is StopReason.SILENT:
         return "the task closed its connection to its supervisor"
-    if status is not None and status < 0:
-        killed = f"its process was killed by {signal_name(-status)}"
-        return f"{killed}, perhaps for lack of memory" if status == -9 else killed
-    return f"its process ended with exit status {status} before the task returned"
+    why = exit_text(status)
+    return why if status is not None and status < 0 else f"{why} before the task returned"
+
+
+def exit_text(status: int | None) -> str:
+    """Describe the end of a process: its exit status, or the signal that killed it."""
+    if status is None or status >= 0:
+        return f"its process ended with exit status {status}"
+    killed = f"its process was killed by {signal_name(-status)}"
+    return f"{killed}, perhaps for lack of memory" if status == -signal.SIGKILL else killed

@@ -53,7 +53,7 @@ class LauncherGone(HoldfastError):
 
 
 class Child:
-    """A forked process, which waits for its startup message."""
+    """A forked process, which waits for its startup message. Leaving its `with` block kills it."""
 
     def __init__(self, launcher: LauncherLink, number: int, channel: Channel, mark: str) -> None:
         self._launcher = launcher
@@ -67,6 +67,14 @@ class Child:
         self.status: int | None = None
         """The exit status, or the negative number of a signal; None while the process runs, and if
         its end was not observed."""
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.kill()
+        self.wait()
+        self.channel.close()
 
     def log_to(self, path: Path) -> None:
         with suppress(LauncherGone):  # and the child with it, which `wait` reports
@@ -98,7 +106,7 @@ class Child:
             self.channel.close()
             raise LauncherGone(self._refusal)
 
-    def take(self, notice: Notice) -> None:
+    def handle(self, notice: Notice) -> None:
         if isinstance(notice, Launched):
             self.process = identify(notice.pid, self._mark)
             self._launched.set()
@@ -145,6 +153,8 @@ class LauncherLink:
         self._children: dict[int, Child] = {}
         listening = (self._popen, self._control, self._children)
         Thread(target=_listen, args=listening, daemon=True).start()
+        if self._spark:
+            self._send(PreloadSpark())
 
     def launch(self) -> Child:
         """Return a new child, which waits for a startup message on its channel.
@@ -153,24 +163,18 @@ class LauncherLink:
         no room for another process.
         """
         try:
-            return self._launch()
+            ours, its = socket.socketpair()
+            with its, self._lock:
+                if self._closed:
+                    raise LauncherGone("the supervisor is stopping, and starts no more tasks")
+                if self._popen.poll() is not None:
+                    self._start()
+                number = self._last = self._last + 1
+                channel = Channel(ours, LARGEST_OF_TASK)
+                child = self._children[number] = Child(self, number, channel, self._mark)
+                self._send(Launch(number), its.fileno())
         except OSError as error:
             raise LauncherGone(f"no process can be started: {error.strerror}") from None
-
-    def _launch(self) -> Child:
-        ours, its = socket.socketpair()
-        with its, self._lock:
-            if self._closed:
-                raise LauncherGone("the supervisor is stopping, and starts no more tasks")
-            if self._popen.poll() is not None:
-                self._start()
-                if self._spark:
-                    self._send(PreloadSpark())
-            self._last += 1
-            child = self._children[self._last] = Child(
-                self, self._last, Channel(ours, LARGEST_OF_TASK), self._mark
-            )
-            self._send(Launch(self._last), [its.fileno()])
         child.wait_launched()
         return child
 
@@ -192,12 +196,9 @@ class LauncherLink:
         self._control.close()
         self._popen.wait()
 
-    def _send(self, order: Order, descriptors: list[int] | None = None) -> None:
+    def _send(self, order: Order, *descriptors: int) -> None:
         try:
-            if descriptors:
-                self._control.send_with(ORDER, encode(order), descriptors)
-            else:
-                self._control.send(ORDER, encode(order))
+            self._control.send_with(ORDER, encode(order), list(descriptors))
         except OSError:
             raise LauncherGone("the launcher has ended") from None
 
@@ -206,7 +207,7 @@ def _listen(popen: subprocess.Popen[bytes], control: Channel, children: dict[int
     """Dispatch the notices of one launcher to its children until it ends, and they with it."""
     while (frame := control.receive()) is not None:
         notice = _notice_decoder.decode(frame[1])
-        children[notice.child].take(notice)
+        children[notice.child].handle(notice)
         if not isinstance(notice, Launched):
             del children[notice.child]
     popen.wait()

@@ -1,9 +1,12 @@
-"""A supervisor's side of the pipe: executes the commands of a child and receives its report."""
+"""A supervisor's work with a child: its startup, its commands to the store, and its report."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,15 +15,60 @@ from holdfast.access.identity import Identity
 from holdfast.access.permissions import check
 from holdfast.errors import HoldfastError, NotSupported
 from holdfast.portable.transport import Endpoint
-from holdfast.runner.protocol.messages import REPORT, Report, report_decoder
+from holdfast.runner.protocol.messages import (
+    REPORT,
+    STARTUP,
+    Failed,
+    Report,
+    Startup,
+    report_decoder,
+)
+from holdfast.runner.supervisor.ending import exit_text
+from holdfast.runner.supervisor.launcher_link import LauncherGone, LauncherLink
 from holdfast.server.execution.content import checked
 from holdfast.store import Store
 from holdfast.stores.pipe import ANSWER, COMMAND, ENDPOINT, ERROR
-from holdfast.wire.channel import Channel
+from holdfast.wire.channel import Channel, encode
 from holdfast.wire.codec import MSGPACK
 from holdfast.wire.purpose import Purpose
 
 _purposes: msgspec.msgpack.Decoder[Purpose] = msgspec.msgpack.Decoder(Purpose)
+
+
+class ChildKilled(HoldfastError):
+    """The process of a child was killed, perhaps for its memory."""
+
+    code = "child_killed"
+
+
+def run_child(
+    launcher: LauncherLink,
+    startup: Startup,
+    log: Path,
+    store: Store,
+    identity: Identity,
+    timeout: float,
+) -> Report:
+    """Have a child do its work within `timeout` seconds; return its report, or why there is none.
+
+    Raise ChildKilled if a signal killed it, and LauncherGone if its end was not observed, because
+    the launcher died too.
+    """
+    report, began = None, time.monotonic()
+    with launcher.launch() as child:
+        child.log_to(log)
+        with child.limited(timeout), suppress(OSError):
+            child.channel.send(STARTUP, encode(startup))
+            report = relay(child.channel, store, identity)
+    if report is not None:
+        return report
+    if child.status is None:
+        raise LauncherGone("the launcher has ended")
+    if time.monotonic() > began + timeout:
+        return Failed(error=f"it took longer than {timeout:.0f} s")
+    if child.status < 0:
+        raise ChildKilled(exit_text(child.status))
+    return Failed(error=exit_text(child.status))
 
 
 def no_endpoint(purpose: Purpose) -> Endpoint:
@@ -45,9 +93,11 @@ def relay(
             if kind == REPORT:
                 return report_decoder.decode(data)
             if kind == COMMAND:
-                _answer(channel, partial(_execute, data, store, identity, max_value_bytes))
+                _send_answer(
+                    channel, partial(_execute_command, data, store, identity, max_value_bytes)
+                )
             elif kind == ENDPOINT:
-                _answer(channel, partial(endpoint, _purposes.decode(data)))
+                _send_answer(channel, partial(endpoint, _purposes.decode(data)))
             else:
                 return None
         except (OSError, msgspec.DecodeError):
@@ -55,14 +105,14 @@ def relay(
     return None
 
 
-def _execute(data: bytes, store: Store, identity: Identity, max_value_bytes: int) -> Any:
+def _execute_command(data: bytes, store: Store, identity: Identity, max_value_bytes: int) -> Any:
     command = MSGPACK.decode_command(data)
     command = checked(command, max_value_bytes, may_hold_nul=b"\0" in data)
     check(identity, command)
     return store.execute(command)
 
 
-def _answer(channel: Channel, ask: Callable[[], Any]) -> None:
+def _send_answer(channel: Channel, ask: Callable[[], Any]) -> None:
     try:
         channel.send(ANSWER, MSGPACK.encode(ask()))
     except HoldfastError as error:

@@ -11,7 +11,7 @@ from threading import Event, Lock, Thread
 from holdfast.errors import SparkUnavailable
 from holdfast.model.run import Process
 from holdfast.process import identify
-from holdfast.runner.protocol.messages import REPORT, STARTUP, Failed, Ready, Report, report_decoder
+from holdfast.runner.protocol.messages import STARTUP, Failed, Ready, report_decoder
 from holdfast.runner.supervisor.launcher_link import Child, LauncherLink
 from holdfast.settings import Settings
 from holdfast.spark.session.address import SparkAddress, SparkStartup
@@ -53,7 +53,7 @@ class SparkServer:
         if self._settings.spark.remote:
             return
         with self._lock:
-            if self._current is None or not self._current.serves(address):
+            if self._current is None or self._current.ready != address:
                 return  # it was ended for another attempt
             self._current.child.kill()
             self._current.child.wait()
@@ -67,7 +67,7 @@ class SparkServer:
         """End a server that has not started yet: attempts that wait for it are being stopped."""
         with self._lock:
             self._stopping = True
-            if self._current is not None and not self._current.is_ready:
+            if self._current is not None and self._current.ready is None:
                 self._current.child.kill()
 
     def is_lost(self, address: SparkAddress) -> bool:
@@ -76,7 +76,7 @@ class SparkServer:
             return False
         # Its port may be open because another program has taken it.
         current = self._current
-        return current is None or not current.serves(address) or not _listens(address)
+        return current is None or current.ready != address or not _listens(address)
 
     def _serving(self) -> _Serving:
         with self._lock:
@@ -93,7 +93,9 @@ class _Serving:
     def __init__(self, child: Child, settings: Settings, runner: Process) -> None:
         self.child = child
         self._reported = Event()
-        self._report: Report | None = None
+        self._error = "its process ended"
+        self.ready: SparkAddress | None = None
+        """Its address, once it responds to requests."""
         directory = settings.home / "spark"
         child.log_to(directory / "keeper.log")
         spark = settings.spark
@@ -105,28 +107,25 @@ class _Serving:
         Thread(target=self._listen, daemon=True).start()
 
     @property
-    def is_ready(self) -> bool:
-        return isinstance(self._report, Ready)
-
-    @property
     def has_ended(self) -> bool:
-        return self._reported.is_set() and (not self.is_ready or self.child.wait(timeout=0))
-
-    def serves(self, address: SparkAddress) -> bool:
-        return isinstance(self._report, Ready) and self._report.address == address
+        return self._reported.is_set() and (self.ready is None or self.child.wait(timeout=0))
 
     def address(self) -> SparkAddress:
         self._reported.wait()
-        if isinstance(self._report, Ready):
-            return self._report.address
-        why = self._report.error if isinstance(self._report, Failed) else "its process ended"
-        raise SparkUnavailable(f"Spark did not start: {why}")
+        if self.ready is None:
+            raise SparkUnavailable(f"Spark did not start: {self._error}")
+        return self.ready
 
     def _listen(self) -> None:
-        frame = self.child.channel.receive()
-        if frame is not None and frame[0] == REPORT:
-            self._report = report_decoder.decode(frame[1])
-        self._reported.set()
+        try:
+            frame = self.child.channel.receive()
+            report = report_decoder.decode(frame[1]) if frame else None
+            if isinstance(report, Ready):
+                self.ready = report.address
+            elif isinstance(report, Failed):
+                self._error = report.error
+        finally:
+            self._reported.set()
 
 
 def _listens(address: SparkAddress) -> bool:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import Condition, Event, Lock, Semaphore, Thread, current_thread
 
 from holdfast import commands as c
@@ -16,8 +17,8 @@ from holdfast.access.identity import ImportIdentity
 from holdfast.actions.logs import service_logs
 from holdfast.connection import open_store, rules
 from holdfast.errors import Forbidden, HoldfastError, StoreUnavailable
-from holdfast.process import PRIVATE, this_process
-from holdfast.runner.protocol.messages import STARTUP, CallbackStartup, Failed, Parsed, ParseStartup
+from holdfast.process import PRIVATE, call_on_signals, this_process
+from holdfast.runner.protocol.messages import CallbackStartup, Failed, Parsed, ParseStartup
 from holdfast.runner.protocol.orders import (
     Alive,
     CallBack,
@@ -41,7 +42,7 @@ from holdfast.runner.supervisor.attempt import Attempt, Resources, call_back
 from holdfast.runner.supervisor.ending import StopReason
 from holdfast.runner.supervisor.launcher_link import LauncherGone, LauncherLink
 from holdfast.runner.supervisor.purger import Purger
-from holdfast.runner.supervisor.relay import relay
+from holdfast.runner.supervisor.relay import ChildKilled, run_child
 from holdfast.runner.supervisor.spark_server import SparkServer
 from holdfast.runner.supervisor.watcher import Watching
 from holdfast.server.endpoint import Endpoints
@@ -59,12 +60,6 @@ MOST_IMPORTS = 3
 """Maximum tries to import a file while the process of the import, or the launcher, is killed."""
 
 log = logging.getLogger("holdfast.supervisor")
-
-
-class _ImportKilled(HoldfastError):
-    """The process of an import was killed, perhaps for its memory."""
-
-    code = "import_killed"
 
 
 class Supervisor:
@@ -90,13 +85,15 @@ class Supervisor:
         self._attempts: set[Attempt] = set()
         self._watchings: dict[str, Watching] = {}
         self._stopping = Event()
+        self._ended = Event()
         self._imports = Semaphore(os.cpu_count() or 1)
 
     def run(self) -> None:
-        """Carry out orders until one to stop, SIGTERM, or the end of the scheduler."""
-        signal.signal(signal.SIGTERM, lambda number, frame: self._scheduler.end_input())
+        """Carry out orders until one to stop, a signal to stop, or the end of the scheduler."""
+        signals = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+        call_on_signals(signals, self._scheduler.end_input)
         self._send(Alive())  # before any order: a task may kill this process at once
-        for keeps_on in (self._keep_time, self._keep_leases):
+        for keeps_on in (self._enforce_deadlines, self._keep_leases):
             Thread(target=keeps_on, daemon=True).start()
         if self._purger is not None:
             self._purger.start()
@@ -104,7 +101,7 @@ class Supervisor:
             order = order_decoder.decode(frame[1])
             if isinstance(order, Stop):
                 break
-            self._take(order)
+            self._carry_out(order)
         self._stopping.set()
         with self._lock:
             attempts, threads = list(self._attempts), list(self._threads)
@@ -116,6 +113,7 @@ class Supervisor:
         self._spark.stop()
         for thread in threads:
             thread.join()
+        self._ended.set()
         if self._purger is not None:
             self._purger.stop()
         self._launcher.close()
@@ -135,144 +133,137 @@ class Supervisor:
         self._token = order.token
         return HttpStore(order.url, order.token, retry_window=window, new_token=self._new_token)
 
-    def _take(self, order: Order) -> None:
+    def _carry_out(self, order: Order) -> None:
         if isinstance(order, RunTask):
-            self._begin(self._attempt, order)
+            scope = order.instance.scope
+            failed = Ended(scope, "the supervisor failed to start it", begun=False)
+            self._start_thread(f"attempt of {scope}", partial(self._run_attempt, order), failed)
         elif isinstance(order, ParseFile):
-            self._begin(self._parse, order)
+            broken = FileParsed(order.file, _not_imported(order.file, "the supervisor failed"))
+            work = partial(self._import_file, order.file)
+            self._start_thread(f"import of {order.file}", work, broken, joined=False)
         elif isinstance(order, CallBack):
-            self._begin(self._call_back, order)
+            given_up = CalledBack(order.number)
+            self._start_thread(
+                f"callbacks of {order.whose}", partial(self._call_back, order), given_up
+            )
         elif isinstance(order, WarmSpark):
-            self._begin(self._warm_spark, order)
+            self._start_thread("start of Spark", self._warm_spark, joined=False)
         elif isinstance(order, WatchAsset):
-            self._watch(order)
+            watching = self._watchings[_watcher_key(order)] = Watching(order, self._resources)
+            self._start_thread(watching.name, watching.run)
         elif isinstance(order, UseServer):
             with self._token_came:
                 self._token = order.token
                 self._token_came.notify_all()
-        elif isinstance(order, Unwatch):
-            watching = self._watchings.pop(_name(order), None)
-            if watching is not None:
-                watching.stop()
+        elif isinstance(order, Unwatch) and _watcher_key(order) in self._watchings:
+            self._watchings.pop(_watcher_key(order)).stop()
 
-    def _begin(self, work: Callable[[Order], None], order: Order) -> None:
-        """Carry out an order in its own thread.
+    def _start_thread(
+        self,
+        what: str,
+        work: Callable[[], Upward | None],
+        failed: Upward | None = None,
+        *,
+        joined: bool = True,
+    ) -> None:
+        """Do some work in its own thread, and send the notice that it returns, if any.
 
-        The thread is joined at the end unless the order is an import or to warm Spark, which have
-        nothing to record or call.
+        If it raises an exception, or there is no thread for it, `failed` is sent. The supervisor
+        does not end before a `joined` thread.
         """
 
         def run() -> None:
+            notice = failed
             try:
-                work(order)
+                notice = work()
             except HoldfastError as error:
-                log.warning("%s", error)
+                log.warning("%s: %s", what, error)
+            except Exception:
+                log.exception("%s: the supervisor failed", what)
             finally:
+                if notice is not None:
+                    self._send(notice)
                 with self._lock:
                     self._threads.discard(current_thread())
 
-        thread = Thread(target=run, daemon=True)
-        if not isinstance(order, ParseFile | WarmSpark):
+        thread = Thread(target=run, name=what, daemon=True)
+        if joined:
             with self._lock:
                 self._threads.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # there are too many threads and processes
+            with self._lock:
+                self._threads.discard(thread)
+            if failed is None:
+                raise
+            log.warning("%s: %s", what, error)
+            self._send(failed)
 
-    def _attempt(self, order: Order) -> None:
-        assert isinstance(order, RunTask)
+    def _run_attempt(self, order: RunTask) -> Ended:
         attempt = Attempt(order, self._resources)
         with self._lock:
             self._attempts.add(attempt)
         if self._stopping.is_set():
             attempt.stop(StopReason.INTERRUPT)
-        ended = Ended(order.instance.scope, called=False)
         try:
-            ended = attempt.run()
+            return attempt.run()
         finally:
             with self._lock:
                 self._attempts.discard(attempt)
             if self._purger is not None:
                 self._purger.wake()
-            self._send(ended)
 
-    def _parse(self, order: Order) -> None:
-        assert isinstance(order, ParseFile)
-        parsed = Parsed(error=f"{order.file} could not be imported: the supervisor failed")
-        try:
-            for _ in range(MOST_IMPORTS):
-                try:
-                    with self._imports:
-                        parsed = self._import(order.file)
+    def _import_file(self, file: str) -> FileParsed | None:
+        """Import a file; return None if that was stopped, so that another supervisor imports it."""
+        path = service_logs(self._resources.home) / "dag-files.log"
+        why = ""
+        for _ in range(MOST_IMPORTS):
+            try:
+                with self._imports:
+                    report = run_child(
+                        *(self._launcher, ParseStartup(file), path),
+                        *(self._store, ImportIdentity(), PARSE_LIMIT),
+                    )
+            except (LauncherGone, ChildKilled) as error:
+                why = error.message
+            else:
+                if isinstance(report, Parsed):
+                    return FileParsed(file, report)
+                why = report.error if isinstance(report, Failed) else "it sent an invalid report"
+                if not (isinstance(report, Failed) and report.got_sigterm):
                     break
-                except (LauncherGone, _ImportKilled) as error:
-                    parsed = Parsed(error=f"{order.file} could not be imported: {error.message}")
-                    self._stopping.wait(TICK)
-        finally:
-            self._send(FileParsed(order.file, parsed))
+            if self._stopping.wait(TICK):
+                return None
+        return FileParsed(file, _not_imported(file, why))
 
-    def _import(self, file: str) -> Parsed:
-        child = self._launcher.launch()
-        report, began = None, time.monotonic()
-        try:
-            child.log_to(service_logs(self._resources.home) / "dag-files.log")
-            with child.limited(PARSE_LIMIT), suppress(OSError):
-                child.channel.send(STARTUP, encode(ParseStartup(file)))
-                report = relay(child.channel, self._store, ImportIdentity())
-        finally:
-            child.kill()
-            child.wait()
-            child.channel.close()
-        if isinstance(report, Parsed):
-            return report
-        late = time.monotonic() > began + PARSE_LIMIT
-        if report is None and child.status is None:
-            raise LauncherGone("the launcher has ended")
-        if report is None and child.status is not None and child.status < 0 and not late:
-            raise _ImportKilled(f"its process was killed by signal {-child.status}")
-        why = f"its process ended ({child.status})"
-        if isinstance(report, Failed):
-            why = report.error
-        elif late:
-            why = f"it took longer than {PARSE_LIMIT:.0f} s"
-        return Parsed(error=f"{file} could not be imported: {why}")
-
-    def _call_back(self, order: Order) -> None:
-        assert isinstance(order, CallBack)
-        called = True
-        try:
-            called = self._called_back(order)
-        finally:
-            self._send(CalledBack(order.number, called))
-
-    def _called_back(self, order: CallBack) -> bool:
+    def _call_back(self, order: CallBack) -> CalledBack | None:
+        """Call callbacks; return None if that was stopped, so that another supervisor does it."""
         if order.attempt is None:
             startup = CallbackStartup(
                 file=order.file, run=order.run, kind=order.kind, error=order.error
             )
             path = service_logs(self._resources.home) / "callbacks.log"
-            return call_back(self._resources, startup, path)
+            return CalledBack(order.number, call_back(self._resources, startup, path))
         while True:
             try:
                 attempt = Attempt(order.attempt, self._resources)
-                return attempt.call_back(order.kind, order.error)
+                return CalledBack(order.number, attempt.call_back(order.kind, order.error))
             except StoreUnavailable as error:
-                scope = order.attempt.instance.scope
-                log.warning("callbacks of %s are waiting for the store: %s", scope, error.message)
+                whose, why = order.whose, error.message
+                log.warning("callbacks of %s are waiting for the store: %s", whose, why)
                 if self._stopping.wait(STORE_RETRY_PAUSE):
-                    raise
+                    return None
 
-    def _warm_spark(self, order: Order) -> None:
+    def _warm_spark(self) -> None:
         with suppress(HoldfastError):  # the attempts that need it report why
             self._spark.warm()
 
-    def _watch(self, order: WatchAsset) -> None:
-        watching = self._watchings[_name(order)] = Watching(order, self._resources)
-        self._begin(lambda _: watching.run(), order)
-
-    def _keep_time(self) -> None:
+    def _enforce_deadlines(self) -> None:
         """Enforce deadlines and report `Alive`; never wait for anything, such as the database."""
         sent_at = 0.0
-        while True:
-            time.sleep(TICK)
+        while not self._ended.wait(TICK):
             for attempt in self._current_attempts():
                 try:
                     attempt.tick()
@@ -283,10 +274,14 @@ class Supervisor:
                 self._send(Alive())
 
     def _keep_leases(self) -> None:
-        while True:
-            time.sleep(HEARTBEAT)
+        while not self._ended.wait(HEARTBEAT):
             try:
-                self._renew(self._current_attempts())
+                self._renew_leases()
+            except Forbidden as error:
+                log.warning("%s; a new supervisor is needed", error.message)
+                self._scheduler.end_input()
+            except HoldfastError as error:
+                log.warning("the heartbeat failed: %s", error.message)
             except Exception:
                 log.exception("the leases were not renewed")
 
@@ -294,23 +289,15 @@ class Supervisor:
         with self._lock:
             return list(self._attempts)
 
-    def _renew(self, attempts: list[Attempt]) -> None:
-        writers = {attempt.writer: attempt for attempt in attempts if attempt.writer is not None}
+    def _renew_leases(self) -> None:
+        writers = {one.writer: one for one in self._current_attempts() if one.writer is not None}
         watches = {one.watch: one for one in list(self._watchings.values()) if one.watch}
         if not writers and not watches and not self._through_server:
             return  # a server gets a request all the same: its response renews the token
         heartbeat = c.Heartbeat(
             process=this_process(), lease=LEASE, attempts=tuple(writers), watches=tuple(watches)
         )
-        try:
-            lost = self._store.execute(heartbeat)
-        except Forbidden as error:
-            log.warning("%s; a new supervisor is needed", error.message)
-            self._scheduler.end_input()
-            return
-        except HoldfastError as error:
-            log.warning("the heartbeat failed: %s", error.message)
-            return
+        lost = self._store.execute(heartbeat)
         for writer in lost.attempts:
             # The end may have been recorded meanwhile; then the attempt is over, not lost.
             if writers[writer].writer == writer:
@@ -332,5 +319,9 @@ class Supervisor:
             self._scheduler.send(NOTICE, encode(notice))
 
 
-def _name(order: WatchAsset | Unwatch) -> str:
+def _not_imported(file: str, why: str) -> Parsed:
+    return Parsed(error=f"{file} could not be imported: {why}")
+
+
+def _watcher_key(order: WatchAsset | Unwatch) -> str:
     return f"{order.watcher.asset.name}\0{order.watcher.name}"

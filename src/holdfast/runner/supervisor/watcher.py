@@ -19,6 +19,7 @@ from holdfast.runner.protocol.messages import STARTUP, Failed, WatchStartup
 from holdfast.runner.protocol.orders import WatchAsset
 from holdfast.runner.protocol.parameters import LEASE
 from holdfast.runner.supervisor.attempt import Resources
+from holdfast.runner.supervisor.ending import exit_text
 from holdfast.runner.supervisor.launcher_link import Child
 from holdfast.runner.supervisor.relay import relay
 from holdfast.wire.channel import encode
@@ -51,7 +52,7 @@ class Watching:
                 backoff.reset()
             pause = backoff.pause()
             if failure:
-                log.warning("%s failed: %s; restarting in %.0f s", self._name, failure, pause)
+                log.warning("%s failed: %s; restarting in %.0f s", self.name, failure, pause)
             self._stopped.wait(pause)
 
     def stop(self) -> None:
@@ -71,7 +72,7 @@ class Watching:
             timer.start()
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
         spec = self._order.watcher
         return f"watcher `{spec.name}` of asset `{spec.asset.name}`"
 
@@ -84,28 +85,29 @@ class Watching:
             return ""  # another triggerer has the watch; that one may end some day
         except (HoldfastError, OSError) as error:
             return str(error)
+        except Exception as error:  # a bug of ours, which must not end the watcher for good
+            log.exception("supervising %s failed", self.name)
+            return f"{type(error).__name__}: {error}"
         finally:
             self.watch = None
 
     def _claim(self) -> Watch:
+        store, name = self._resources.store, self._order.watcher.name
         asset = AssetScope(name=self._order.watcher.asset.name)
-        dead = None
-        for info in self._resources.store.execute(c.ListWatches()):
-            same = (info.watch.asset.name, info.watch.watcher)
-            if same == (asset.name, self._order.watcher.name) and info.owner:
-                dead = info.owner if has_ended(info.owner) else None
-        start = c.StartWatch(
-            asset=asset,
-            watcher=self._order.watcher.name,
-            process=this_process(),
-            lease=LEASE,
-            dead=dead,
+        owners = (
+            info.owner
+            for info in store.execute(c.ListWatches())
+            if (info.watch.asset.name, info.watch.watcher) == (asset.name, name) and info.owner
         )
-        return self._resources.store.execute(start)
+        dead = next(filter(has_ended, owners), None)
+        start = c.StartWatch(
+            asset=asset, watcher=name, process=this_process(), lease=LEASE, dead=dead
+        )
+        return store.execute(start)
 
     def _run_child(self, watch: Watch) -> str:
-        child = self._child = self._resources.launcher.launch()
-        try:
+        with self._resources.launcher.launch() as child:
+            self._child = child
             if self._stopped.is_set():
                 return ""
             spec = self._order.watcher
@@ -119,12 +121,8 @@ class Watching:
             child.channel.send(STARTUP, encode(startup))
             identity, limit = WatcherIdentity(watch), self._resources.rules.max_value_bytes
             report = relay(child.channel, self._resources.store, identity, limit)
-        finally:
-            child.kill()
-            child.wait()
-            child.channel.close()
+        if self._stopped.is_set():
+            return ""
         if isinstance(report, Failed):
             return report.error
-        if report is None and not self._stopped.is_set():
-            return f"its process ended ({child.status})"
-        return ""
+        return "" if report else exit_text(child.status)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
 from types import FrameType
+from typing import Final
 
 from holdfast.errors import HoldfastError
 from holdfast.runner.protocol.messages import (
@@ -28,10 +29,15 @@ from holdfast.runner.protocol.messages import (
     WatchStartup,
     startup_decoder,
 )
+from holdfast.runner.task import dag_import, execution, watching
+from holdfast.runner.task.tracebacks import one_line
 from holdfast.settings import withhold_secrets
-from holdfast.spark.session.address import SparkAddress, SparkStartup
+from holdfast.spark.session.address import SparkStartup
 from holdfast.stores.pipe import PipeStore
 from holdfast.wire.channel import LARGEST_OF_TASK, Channel, encode
+
+BLOCKED: Final = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+"""Signals that wait until the child has its startup message, which decides how it handles them."""
 
 log = logging.getLogger("holdfast.task")
 
@@ -45,25 +51,25 @@ def main(sock: socket.socket, lifeline: int) -> int:
     withhold_secrets()
     channel = Channel(sock, LARGEST_OF_TASK)
     store = PipeStore(channel)
-    Thread(target=_watch, args=(lifeline,), daemon=True).start()
-    signal.signal(signal.SIGTERM, _stopper(store))
+    Thread(target=_end_with_launcher, args=(lifeline,), daemon=True).start()
     frame = channel.receive()
     if frame is None:
         return 1
     startup = startup_decoder.decode(frame[1])
     _log_to_stderr()
-    if isinstance(startup, CallbackStartup):
-        # A SIGTERM to all processes of a runner must not stop the callbacks that report their end.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # A SIGTERM to all processes of a runner must not stop the callbacks that report their end.
+    is_callback = isinstance(startup, CallbackStartup)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if is_callback else _stopper(store))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     process = os.getpid()
-    report = _do_startup(startup, store, channel)
+    report = _do_work(startup, store, channel)
     if os.getpid() != process:
         return 0  # a fork of the task that has run on to here
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends now in any case
     _flush()
     status = 1 if isinstance(report, Failed) else 0
     try:
-        _send(channel, report)
+        _send_report(channel, report)
     except OSError:
         log.warning("the task's connection to its supervisor is closed: its result is lost")
         status = 1
@@ -72,53 +78,39 @@ def main(sock: socket.socket, lifeline: int) -> int:
     return status
 
 
-def _send(channel: Channel, report: Report) -> None:
+def _send_report(channel: Channel, report: Report) -> None:
     try:
         channel.send(REPORT, encode(report))
     except OSError:
         raise
     except Exception as error:
         log.exception("the task's result cannot be sent")
-        why = (
-            error.message
-            if isinstance(error, HoldfastError)
-            else f"{type(error).__name__}: {error}"
-        )
-        channel.send(REPORT, encode(Failed(error=f"its result cannot be sent: {why}")))
+        failed = Failed(error=f"its result cannot be sent: {one_line(error)}")
+        channel.send(REPORT, encode(failed))
 
 
-def _do_startup(startup: Startup, store: PipeStore, channel: Channel) -> Report:
+def _do_work(startup: Startup, store: PipeStore, channel: Channel) -> Report:
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
         if isinstance(startup, SparkStartup):
-            return _serve_spark(startup, channel)
-        from holdfast.runner.task import dag_import, execution
+            from holdfast.spark.session.server import serve
 
+            serve(startup, lambda address: channel.send(REPORT, encode(Ready(address))))
+            return Done()
         if isinstance(startup, ParseStartup):
             return dag_import.parse(startup)
         if isinstance(startup, CallbackStartup):
             return execution.call_back(startup, store)
         if isinstance(startup, WatchStartup):
-            from holdfast.runner.task import watching
-
             return watching.watch(startup, store)
         return execution.execute(startup, store)
     except Stopped:
-        return Failed(error="it was asked to stop")
+        return Failed(error="it was asked to stop", got_sigterm=True)
     except HoldfastError as error:
         return Failed(error=str(error))
     except BaseException as error:  # also SystemExit and KeyboardInterrupt of the task
         traceback.print_exc()
         return Failed(error=f"{type(error).__name__}: {error}")
-
-
-def _serve_spark(startup: SparkStartup, channel: Channel) -> Report:
-    from holdfast.spark.session.server import serve
-
-    def ready(address: SparkAddress) -> None:
-        channel.send(REPORT, encode(Ready(address)))
-
-    serve(startup, ready)
-    return Done()
 
 
 def _stopper(store: PipeStore) -> Callable[[int, FrameType | None], None]:
@@ -130,7 +122,7 @@ def _stopper(store: PipeStore) -> Callable[[int, FrameType | None], None]:
     return stop
 
 
-def _watch(lifeline: int) -> None:
+def _end_with_launcher(lifeline: int) -> None:
     """Kill this process and its group when the launcher is gone, as nobody else would."""
     os.read(lifeline, 1)
     os.killpg(0, signal.SIGKILL)

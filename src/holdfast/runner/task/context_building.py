@@ -14,7 +14,7 @@ from holdfast.sdk.context import ASSET_STORE, TASK_STORE, TaskContext
 from holdfast.sdk.dag import DAG
 from holdfast.sdk.dag_run import DagRun
 from holdfast.sdk.events import OutletEvents, TriggeringEvents
-from holdfast.sdk.node import TaskNode
+from holdfast.sdk.node import TaskNode, params_of
 from holdfast.sdk.param import Param, overlay
 from holdfast.sdk.task_instance import TaskInstance
 from holdfast.store import Store
@@ -47,7 +47,7 @@ def run_context(run: Run, store: Store, dag: DAG, params: dict[str, Param]) -> T
 
 def task_context(startup: TaskStartup, store: Store, dag: DAG, task: TaskNode) -> TaskContext:
     """Return the context of one task instance."""
-    context = run_context(startup.run, store, dag, {**dag.params, **task._settings.params})
+    context = run_context(startup.run, store, dag, params_of(task))
     ti = TaskInstance(startup.writer, startup.max_tries, store, task)
     owner = f"task `{task.task_id}`"
     context |= {

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import Final
@@ -53,14 +54,12 @@ def load_file(path: str) -> list[DAG]:
     module = _import(path)
     held = [one for one in vars(module).values() if isinstance(one, DAG)]
     found = [one for one in made if one.module == module.__name__ or one in held]
-    ids: set[str] = set()
-    for one in found:
-        if one.dag_id in ids:
+    for dag_id, times in Counter(one.dag_id for one in found).items():
+        if times > 1:
             raise InvalidDag(
-                f"{path} has two DAGs with the id `{one.dag_id}`",
+                f"{path} has two DAGs with the id `{dag_id}`",
                 hint="give one of them another dag_id",
             )
-        ids.add(one.dag_id)
     return found
 
 
@@ -85,14 +84,12 @@ def find_dag(path: str, dag_id: str, task_id: str | None = None) -> DAG:
 
 
 def _find_dag(path: str, dag_id: str) -> DAG:
-    dags = load_file(path)
-    for one in dags:
-        if one.dag_id == dag_id:
-            return one
-    raise InvalidDag(
-        f"{path} has no DAG `{dag_id}`",
-        hint=f"it has {', '.join(one.dag_id for one in dags) or 'none'}",
-    )
+    dags = {one.dag_id: one for one in load_file(path)}
+    if dag_id not in dags:
+        raise InvalidDag(
+            f"{path} has no DAG `{dag_id}`", hint=f"it has {', '.join(dags) or 'none'}"
+        )
+    return dags[dag_id]
 
 
 def parse(startup: ParseStartup) -> Parsed:

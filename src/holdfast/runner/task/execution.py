@@ -29,6 +29,7 @@ from holdfast.sdk.arguments import Callback
 from holdfast.sdk.asset import Metadata
 from holdfast.sdk.context import TaskContext, entered
 from holdfast.sdk.exceptions import AirflowFailException, AirflowSkipException
+from holdfast.sdk.node import params_of, prepare, settings_of
 from holdfast.sdk.operator import BaseOperator
 from holdfast.sdk.param import check_values
 from holdfast.store import Store
@@ -50,19 +51,18 @@ def execute(startup: TaskStartup, store: Store) -> Succeeded | Skipped | Failed:
     try:
         dag = find_dag(startup.file, scope.dag_id, scope.task_id)
     except (Exception, SystemExit) as error:
-        return _failed(error, "the DAG file cannot be imported", file_is_broken=True)
+        return _report_failure(error, "the DAG file cannot be imported", file_is_broken=True)
     try:
-        return _attempt(startup, store, dag)
+        return _run_attempt(startup, store, dag)
     except AirflowSkipException as skip:
         log.info("skipped: %s", skip)
         return Skipped(printable(str(skip)))
     except (Exception, SystemExit) as error:
-        return _failed(error, "the task failed")
+        return _report_failure(error, "the task failed")
 
 
-def _failed(error: BaseException, what: str, *, file_is_broken: bool = False) -> Failed:
-    frames = trimmed(error)
-    log.exception(what, exc_info=(type(error), error, frames))
+def _report_failure(error: BaseException, what: str, *, file_is_broken: bool = False) -> Failed:
+    _log_exception(what, error)
     return Failed(
         error=one_line(error),
         may_retry=not isinstance(error, AirflowFailException),
@@ -72,18 +72,18 @@ def _failed(error: BaseException, what: str, *, file_is_broken: bool = False) ->
     )
 
 
-def _attempt(startup: TaskStartup, store: Store, dag: DAG) -> Succeeded:
+def _run_attempt(startup: TaskStartup, store: Store, dag: DAG) -> Succeeded:
     task = dag.get_task(startup.writer.scope.task_id)
     store = startup.rules.offloading.over(store)
     context = task_context(startup, store, dag, task)
     context["outlet_events"].resolve(store)
-    check_values({**dag.params, **task._settings.params}, context["params"])
-    operator = task._prepared(cast("Context", context))
+    check_values(params_of(task), context["params"])
+    operator = prepare(task, cast("Context", context))
     context["task"] = context["ti"].task = operator
-    with _spark(startup, context, operator), entered(context):
-        for callback in task._settings.callbacks.get("execute", ()):
-            _call(callback, context)
-        result = _run(operator, context)
+    with _spark_session(startup, context, operator), entered(context):
+        for callback in settings_of(task).callbacks.get("execute", ()):
+            _run_callback(callback, context)
+        result = _execute_operator(operator, context)
     events = context["outlet_events"]
     said = result if isinstance(result, list) else [result]
     if any(isinstance(one, Metadata) for one in said):
@@ -95,16 +95,16 @@ def _attempt(startup: TaskStartup, store: Store, dag: DAG) -> Succeeded:
                 )
             events.note(one)
         result = None
-    keeps = operator._settings.keeps_result and result is not None
+    keeps = settings_of(operator).keeps_result and result is not None
     succeeded = Succeeded(
-        result=encode_result(task.task_id, result) if keeps else None, events=events.emitted()
+        result=_encode_result(task.task_id, result) if keeps else None, events=events.emitted()
     )
     if isinstance(store, ReferenceStore):
         store.before_success(startup.writer)
     return succeeded
 
 
-def _run(operator: BaseOperator, context: TaskContext) -> Any:
+def _execute_operator(operator: BaseOperator, context: TaskContext) -> Any:
     known = cast("Context", context)
     try:
         operator.pre_execute(known)
@@ -128,7 +128,9 @@ def _run(operator: BaseOperator, context: TaskContext) -> Any:
 
 
 @contextmanager
-def _spark(startup: TaskStartup, context: TaskContext, operator: BaseOperator) -> Iterator[None]:
+def _spark_session(
+    startup: TaskStartup, context: TaskContext, operator: BaseOperator
+) -> Iterator[None]:
     """Put a Spark session into the context if the task uses Spark.
 
     Raise InvalidDag if the run has no Spark.
@@ -158,7 +160,7 @@ def _spark(startup: TaskStartup, context: TaskContext, operator: BaseOperator) -
         yield
 
 
-def encode_result(task_id: str, result: Any) -> str:
+def _encode_result(task_id: str, result: Any) -> str:
     """Return a task's result as JSON. Raise InvalidInput or InvalidType if that is not possible.
 
     Errors name the task and the path inside the result.
@@ -181,7 +183,7 @@ def call_back(startup: CallbackStartup, store: Store) -> Done | Failed:
     try:
         dag = find_dag(startup.file, startup.run.dag_id, task_id)
     except (Exception, SystemExit) as error:
-        return _failed(error, "the DAG file cannot be imported", file_is_broken=True)
+        return _report_failure(error, "the DAG file cannot be imported", file_is_broken=True)
     if startup.task is None:
         context = run_context(startup.run, store, dag, dag.params)
         callbacks = dag.callbacks.get(startup.kind, ())
@@ -192,15 +194,15 @@ def call_back(startup: CallbackStartup, store: Store) -> Done | Failed:
         except HoldfastError as error:
             log.warning("the callback cannot read offloaded values: %s", error)
         context = task_context(startup.task, store, dag, task)
-        callbacks = task._settings.callbacks.get(startup.kind, ())
+        callbacks = settings_of(task).callbacks.get(startup.kind, ())
     context["reason"] = startup.error
-    context["exception"] = _exception(startup)
+    context["exception"] = _restore_exception(startup)
     for callback in callbacks:
-        _call(callback, context)
+        _run_callback(callback, context)
     return Done()
 
 
-def _call(callback: Callback, context: TaskContext) -> None:
+def _run_callback(callback: Callback, context: TaskContext) -> None:
     try:
         with entered(context):
             answer = callback(context)
@@ -208,16 +210,18 @@ def _call(callback: Callback, context: TaskContext) -> None:
                 asyncio.run(answer)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         name = getattr(callback, "__name__", repr(callback))
-        frames = trimmed(error)
-        log.exception("the callback %s failed", name, exc_info=(type(error), error, frames))
+        _log_exception(f"the callback {name} failed", error)
 
 
-def _exception(startup: CallbackStartup) -> BaseException | str | None:
+def _log_exception(what: str, error: BaseException) -> None:
+    log.error("%s", what, exc_info=(type(error), error, trimmed(error)))
+
+
+def _restore_exception(startup: CallbackStartup) -> BaseException | str | None:
     if startup.exception is not None:
         try:
-            error = pickle.loads(startup.exception)  # noqa: S301  (the task's own process made it)
+            # The task's own process has pickled it.
+            return cast(BaseException, pickle.loads(startup.exception))  # noqa: S301
         except Exception:
             log.debug("the task's exception could not be restored", exc_info=True)
-        else:
-            return cast(BaseException, error)
     return startup.error or None

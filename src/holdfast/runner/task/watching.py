@@ -27,32 +27,24 @@ def watch(startup: WatchStartup, store: Store) -> Done:
     Its writes are committed with its next event, in one transaction. Exceptions of the watcher
     propagate, and its writes since its last event are then dropped.
     """
-    asset, watcher = _find(startup)
-    store = startup.rules.offloading.over(store)
-    scope = AssetScope(name=asset.name, uri=asset.uri)
-    pending = BufferedStore(store, scope)
-    stores = AssetStores(
-        pending, f"watcher `{watcher.name}`", [scope], WatcherWriter(), startup.rules
-    )
-    asyncio.run(_run(watcher.trigger, stores, startup, pending, store, asset))
+    asset, watcher = _find_watcher(startup)
+    asyncio.run(_run_trigger(startup, startup.rules.offloading.over(store), asset, watcher))
     return Done()
 
 
-async def _run(
-    trigger: BaseEventTrigger,
-    stores: AssetStores,
-    startup: WatchStartup,
-    pending: BufferedStore,
-    store: Store,
-    asset: Asset,
+async def _run_trigger(
+    startup: WatchStartup, store: Store, asset: Asset, watcher: AssetWatcher
 ) -> None:
-    trigger.asset_store = stores
+    scope, trigger = AssetScope(name=asset.name, uri=asset.uri), watcher.trigger
+    pending = BufferedStore(store, scope)
+    trigger.asset_store = AssetStores(
+        pending, f"watcher `{watcher.name}`", [scope], WatcherWriter(), startup.rules
+    )
     try:
         async for event in _events(trigger):
-            emitted = _event(asset, event)
+            emitted = _emitted_event(asset, event)
             await store.aexecute(Emit(startup.watch, pending.take(), emitted))
-        left = pending.take()
-        if left:
+        if left := pending.take():
             await store.aexecute(Emit(startup.watch, left))
     finally:
         await trigger.cleanup()
@@ -72,7 +64,7 @@ def _events(trigger: BaseEventTrigger) -> AsyncIterable[TriggerEvent]:
     return events
 
 
-def _event(asset: Asset, event: TriggerEvent) -> EmittedEvent:
+def _emitted_event(asset: Asset, event: TriggerEvent) -> EmittedEvent:
     if not isinstance(event, TriggerEvent):
         raise InvalidType(
             f"the watcher of asset `{asset.name}` yielded {event!r}",
@@ -82,7 +74,7 @@ def _event(asset: Asset, event: TriggerEvent) -> EmittedEvent:
     return EmittedEvent(asset.name, asset.uri, extra)
 
 
-def _find(startup: WatchStartup) -> tuple[Asset, AssetWatcher]:
+def _find_watcher(startup: WatchStartup) -> tuple[Asset, AssetWatcher]:
     sought = startup.watch
     for asset, watcher in find_dag(startup.file, startup.dag_id).watchers:
         if watcher.name == sought.watcher and same(sought.asset, asset.name, asset.uri):
