@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 from holdfast.cleanup.plan import CleanupPlan
-from holdfast.cleanup.run import delete
 from holdfast.stores.sql import SqlStore
 
 
@@ -17,7 +16,7 @@ def main(url: str, batch_size: int) -> None:
         plan = CleanupPlan.now(store)
         before = peak_memory()
         start = time.monotonic()
-        deleted = sum(delete(plan, batch_size))
+        deleted = sum(plan.delete(batch_size))
         end = time.monotonic()
     result = {"start": start, "end": end, "deleted": deleted, "growth": peak_memory() - before}
     print(json.dumps(result))

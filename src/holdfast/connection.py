@@ -28,9 +28,9 @@ from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.settings import Settings, load
 from holdfast.store import Steps, Store, arun, run
-from holdfast.stores.backend.contract import load_backend
+from holdfast.stores.backend.base import load_backend
 from holdfast.stores.offload.configuration import Offloading
-from holdfast.stores.offload.contract import entries_of
+from holdfast.stores.offload.reference_store import entries_of
 from holdfast.stores.sql import SqlStore
 
 TOKEN_VARIABLE: Final = "HOLDFAST_TOKEN"  # noqa: S105  (its name, not its content)

@@ -15,7 +15,6 @@ from processes import Pipe
 
 from holdfast import commands as c
 from holdfast.cleanup.plan import CleanupPlan
-from holdfast.cleanup.run import delete
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.settings import ObjectStore
@@ -60,7 +59,7 @@ def write_and_delete(store: OffloadStore, number: int) -> None:
 
 def expire_and_clean_up(store: OffloadStore, number: int) -> None:
     store.execute(c.Set(TASK, "expire_and_clean_up", text_of(number), ME, PAST))
-    sum(delete(CleanupPlan.now(store)))
+    sum(CleanupPlan.now(store).delete())
     store.purge()
 
 

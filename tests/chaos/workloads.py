@@ -17,7 +17,6 @@ from processes import Pipe, wait_for_start
 
 from holdfast import commands as c
 from holdfast.cleanup.plan import CleanupPlan
-from holdfast.cleanup.run import delete, take
 from holdfast.errors import StaleAttempt, StoreUnavailable, VersionConflict
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope
@@ -199,8 +198,8 @@ def clean_up_until_told(pipe: Pipe, url: str, number: int) -> None:
     with SqlStore(url) as store:
         wait_for_start(pipe)
         while not pipe.poll():
-            gone += sum(delete(CleanupPlan.now(store), batch_size=(0, 3, 1000)[number % 3]))
-            gone += sum(1 for _ in take(CleanupPlan.now(store), batch_size=2))
+            gone += sum(CleanupPlan.now(store).delete(batch_size=(0, 3, 1000)[number % 3]))
+            gone += sum(1 for _ in CleanupPlan.now(store).take(batch_size=2))
     pipe.send(gone)
 
 
@@ -218,6 +217,6 @@ def set_delete_and_expire(pipe: Pipe, url: str, times: int, number: int) -> None
                 case "clear":
                     store.execute(c.Clear(TASK, ME))
                 case "clean up":
-                    sum(delete(CleanupPlan.now(store), batch_size=1))
+                    sum(CleanupPlan.now(store).delete(batch_size=1))
                 case "wait":
                     time.sleep(0.005)

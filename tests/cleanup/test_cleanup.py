@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from holdfast import commands as c
-from holdfast.cleanup import run
 from holdfast.cleanup.orphans import OrphanPlan
 from holdfast.cleanup.periodic import PeriodicCleanup
 from holdfast.cleanup.plan import CleanupPlan
@@ -98,7 +97,7 @@ def test_preview_and_run_use_the_cut_off_of_the_plan(clock):
     clock.now += timedelta(days=2)
 
     assert plan.count() == 2
-    assert sum(run.delete(plan)) == 2
+    assert sum(plan.delete()) == 2
     assert CleanupPlan.now(store).count() == 1
 
 
@@ -106,14 +105,14 @@ def test_without_a_batch_size_cleanup_is_one_statement(clock):
     store = filled(clock, expired=5)
     plan = CleanupPlan.now(store)
 
-    assert list(run.delete(plan)) == [5]
+    assert list(plan.delete()) == [5]
     assert store.commands[-1] == c.DeleteExpired(plan.cutoff)
 
 
 def test_batches_continue_until_no_row_is_left(clock):
     store = filled(clock, expired=5)
 
-    assert list(run.delete(CleanupPlan.now(store), 2)) == [2, 2, 1]
+    assert list(CleanupPlan.now(store).delete(2)) == [2, 2, 1]
     assert CleanupPlan.now(store).count() == 0
 
 
@@ -121,7 +120,7 @@ def test_rows_locked_by_a_writer_are_retried_at_the_end(clock):
     store = filled(clock, expired=5, held=2)
     plan = CleanupPlan.now(store)
 
-    assert list(run.delete(plan, 2)) == [2, 1, 2]
+    assert list(plan.delete(2)) == [2, 1, 2]
     deletions = [command for command in store.commands if isinstance(command, c.DeleteExpired)]
     assert [deletion.skip_held for deletion in deletions] == [True, True, True, False, False]
     assert plan.count() == 0
@@ -129,7 +128,7 @@ def test_rows_locked_by_a_writer_are_retried_at_the_end(clock):
 
 def test_a_row_that_was_rewritten_in_between_is_kept(clock):
     store = filled(clock, expired=3)
-    batches = run.delete(CleanupPlan.now(store), 1)
+    batches = CleanupPlan.now(store).delete(1)
     next(batches)
 
     store.execute(c.Set(LOAD, "old 2", "2", ANN, clock.now + timedelta(days=1)))
@@ -142,7 +141,7 @@ def test_a_row_that_was_rewritten_in_between_is_kept(clock):
 def test_rows_are_taken_in_batches_and_returned(clock, batch_size, limit):
     store = filled(clock, expired=5)
 
-    rows = list(run.take(CleanupPlan.now(store), batch_size))
+    rows = list(CleanupPlan.now(store).take(batch_size))
 
     assert [row.key for row in rows] == [f"old {number}" for number in range(5)]
     assert {cmd.limit for cmd in store.commands if isinstance(cmd, c.TakeExpired)} == {limit}

@@ -22,7 +22,7 @@ from holdfast.model.dag import (
     OnAssets,
     Once,
 )
-from holdfast.model.schedule import schedule_text
+from holdfast.model.schedule_text import schedule_text
 from holdfast.settings import load
 from holdfast.store import Store
 

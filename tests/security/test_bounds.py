@@ -20,19 +20,19 @@ from holdfast.access.identity import UserIdentity
 from holdfast.errors import BackendFailed, InvalidInput, ValueTooLarge
 from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
-from holdfast.portable import tables as report
+from holdfast.portable import report_tables
 from holdfast.portable.source.predicate import parse_where
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.server.serve import warn_without_tls
 from holdfast.settings import Api, ObjectStore, Settings, load
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.stores.backend.adapter import BackendStore
-from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.backend.base import BaseStoreBackend
 from holdfast.stores.http import HttpStore
 from holdfast.stores.offload.objects import backend, objects
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from holdfast.stores.sql import SqlStore
-from holdfast.stores.sql.statements import tables as scan_statements
+from holdfast.stores.sql.statements import table_scans as scan_statements
 
 TASK = TaskScope("sales", "monday", "load")
 
@@ -64,7 +64,7 @@ def _test(bit: str) -> c.Test:
 
 def test_a_where_option_has_a_limit() -> None:
     with pytest.raises(InvalidInput, match="where has 33 conditions"):
-        parse_where("runs", " AND ".join(["dag_id = 'd'"] * (report.MOST_TESTS + 1)))
+        parse_where("runs", " AND ".join(["dag_id = 'd'"] * (report_tables.MOST_TESTS + 1)))
 
 
 @pytest.mark.parametrize("length", [10, 1500])
@@ -78,9 +78,9 @@ def test_an_unknown_name_is_compared_with_a_few_short_ones(
         compared.append((sought, known))
         return difflib.get_close_matches(sought, known, **options)
 
-    monkeypatch.setattr(refusal, "get_close_matches", noted)
-    refusal.unknown_asset(AssetScope(name="x" * length), names)
-    refusal.unknown_dag("x" * length, names)
+    monkeypatch.setattr(refusals, "get_close_matches", noted)
+    refusals.unknown_asset(AssetScope(name="x" * length), names)
+    refusals.unknown_dag("x" * length, names)
 
     assert len(compared) == 2
     assert max(len(known) for _, known in compared) <= 50
@@ -90,7 +90,7 @@ def test_an_unknown_name_is_compared_with_a_few_short_ones(
 def test_a_misspelled_name_is_recognized() -> None:
     names = [*(f"table_{number}" for number in range(500)), "orders"]
 
-    assert "orders" in refusal.unknown_asset(AssetScope(name="orderz"), names).hint
+    assert "orders" in refusals.unknown_asset(AssetScope(name="orderz"), names).hint
 
 
 class Leaky(BaseStoreBackend):

@@ -27,7 +27,7 @@ from holdfast.model.run import (
 )
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import as_reference
-from holdfast.portable import tables as report
+from holdfast.portable import report_tables
 from holdfast.portable.client import COMMANDS
 from holdfast.portable.json_rules import MOST_LISTED
 from holdfast.server.execution.content import decode_command
@@ -107,7 +107,7 @@ LISTS: dict[str, tuple[int, Callable[[int], c.Command[Any]]]] = {
         lambda n: c.ListTaskInstances(states=(TaskState.RUNNING,) * n),
     ),
     "Scan": (
-        report.MOST_TESTS,
+        report_tables.MOST_TESTS,
         lambda n: c.Scan(
             table="runs", columns=("dag_id",), tests=(c.Test("dag_id", "=", ("d",)),) * n, limit=1
         ),

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.model.scope import StoreScope
-from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.backend.base import BaseStoreBackend
 
 
 class PlainBackend(BaseStoreBackend):

@@ -16,7 +16,7 @@ from holdfast import Connection
 from holdfast.commands import Get
 from holdfast.errors import BackendFailed, MissingDependency, NotSupported
 from holdfast.model.scope import TaskScope
-from holdfast.stores.offload.contract import entries_of
+from holdfast.stores.offload.reference_store import entries_of
 
 TASK = ("sales", "monday", "load")
 SETTINGS = """

@@ -20,7 +20,7 @@ from holdfast.sdk.state import (
     StoreScope,
     TaskScope,
 )
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 
 
 def wall_clock() -> datetime:
@@ -90,7 +90,7 @@ class VersionedBackend(BaseStoreBackend):
                 live = self._live(scope, key)
                 current = live.version if live else 0
                 if if_version is not None and if_version != current:
-                    raise refusal.conflict(scope, key, if_version, current)
+                    raise refusals.conflict(scope, key, if_version, current)
                 return self._put(scope, {key: value}, writer, expires_at)
             case c.SetMany(scope, values, writer, expires_at):
                 return self._put(scope, dict(values), writer, expires_at)

@@ -19,7 +19,7 @@ def forks() -> ForkServerContext:
         [
             *MODULES,
             "alembic.command",
-            "holdfast.cleanup.run",
+            "holdfast.cleanup.plan",
             "holdfast.stores.sql",
             "psycopg",
             "pymysql",

@@ -28,7 +28,7 @@ class TaskIdentity(msgspec.Struct, frozen=True, tag="task"):
     attempt: int
     assets: Assets = ()
     reports: bool = False
-    """Whether it may read the tables of `holdfast.portable.tables`, as the task's process may."""
+    """Whether it may read the tables of `portable.report_tables`, as the task's process may."""
     handle: bool = False
     """Whether its token was given to another process, which may not request tokens for jobs."""
 

@@ -19,7 +19,7 @@ from holdfast.model.entry import Entry, TaskWriter, Writer
 from holdfast.model.value import JsonValue, decode_entry, encode, fits, reference_in, size_warning
 from holdfast.portable.identifier import one_line
 from holdfast.store import Steps, Store, arun, run
-from holdfast.stores.offload.contract import ReferenceStore, entries_of
+from holdfast.stores.offload.reference_store import ReferenceStore, entries_of
 
 A = TypeVar("A")
 

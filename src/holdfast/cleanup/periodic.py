@@ -8,7 +8,6 @@ from datetime import timedelta
 from threading import Thread
 
 from holdfast import commands as c
-from holdfast.cleanup import run
 from holdfast.cleanup.orphans import OrphanPlan
 from holdfast.cleanup.plan import CleanupPlan, can_plan
 from holdfast.cleanup.requests import forget_requests
@@ -59,5 +58,5 @@ class PeriodicCleanup:
             self._store.execute(c.CleanUpBackend())
             return
         plan = CleanupPlan.now(self._store)
-        if gone := sum(run.delete(plan, self._settings.state_cleanup_batch_size)):
+        if gone := sum(plan.delete(self._settings.state_cleanup_batch_size)):
             log.info("removed %d expired entries", gone)

@@ -36,6 +36,26 @@ class CleanupPlan:
             yield from page
             last = page[-1]
 
+    def delete(self, batch_size: int = 0) -> Iterator[int]:
+        """Delete the rows; yield how many each batch deleted. 0: one single batch.
+
+        Each batch is a transaction of its own. Rows that a writer has locked are skipped at first,
+        and waited for once all others are gone.
+        """
+        if not batch_size:
+            yield self.store.execute(c.DeleteExpired(self.cutoff))
+            return
+        for skip_held in (True, False):
+            batch = c.DeleteExpired(self.cutoff, batch_size, skip_held)
+            while gone := self.store.execute(batch):
+                yield gone
+
+    def take(self, batch_size: int = 0) -> Iterator[Expired]:
+        """Delete the rows in batches; yield each deleted row."""
+        batch = c.TakeExpired(self.cutoff, batch_size or PAGE)
+        while rows := self.store.execute(batch):
+            yield from rows
+
 
 def can_plan(store: Store) -> bool:
     """Return False for a custom backend, whose rows only its own `cleanup()` can see."""

@@ -11,7 +11,6 @@ import click
 import msgspec
 
 from holdfast import commands as c
-from holdfast.cleanup import run
 from holdfast.cleanup.orphans import OrphanPlan
 from holdfast.cleanup.plan import CleanupPlan, can_plan
 from holdfast.cleanup.requests import forget_requests
@@ -114,7 +113,7 @@ def preview(plan: CleanupPlan, as_json: bool) -> None:
 
 
 def delete_verbosely(plan: CleanupPlan, batch_size: int, as_json: bool) -> None:
-    rows = run.take(plan, batch_size)
+    rows = plan.take(batch_size)
     if as_json:
         print_rows_document(plan, rows, dry_run=False)
     else:
@@ -122,7 +121,7 @@ def delete_verbosely(plan: CleanupPlan, batch_size: int, as_json: bool) -> None:
 
 
 def delete(plan: CleanupPlan, batch_size: int, as_json: bool) -> None:
-    batches = run.delete(plan, batch_size)
+    batches = plan.delete(batch_size)
     if sys.stderr.isatty():
         batches = with_progress(plan, batches)
     count = sum(batches)

@@ -15,7 +15,13 @@ from holdfast.cli.output import json_option, print_document, print_facts, print_
 from holdfast.cli.parameter import ID
 from holdfast.model.dag import TaskSpec
 from holdfast.model.run import DagInfo, FileInfo, Run
-from holdfast.model.schedule import asset_text, interval_text, next_run_at, schedule_text, spec_of
+from holdfast.model.schedule_text import (
+    asset_text,
+    interval_text,
+    next_run_at,
+    schedule_text,
+    spec_of,
+)
 from holdfast.settings import load
 
 

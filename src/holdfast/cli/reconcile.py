@@ -123,7 +123,7 @@ def delete_orphans(
 
 def storage(settings: Settings) -> ObjectStoreBackend:
     """Return the workers' storage. Raise an error unless it can be listed from other processes."""
-    from holdfast.stores.backend.contract import load_backend
+    from holdfast.stores.backend.base import load_backend
     from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
     name = settings.workers.state_backend

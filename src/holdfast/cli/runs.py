@@ -32,7 +32,7 @@ from holdfast.cli.tasks import of_instance
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.model.dag import Cron, DagSpec
 from holdfast.model.run import Run, RunKind, RunState
-from holdfast.model.schedule import spec_of
+from holdfast.model.schedule_text import spec_of
 from holdfast.settings import load
 from holdfast.store import Store
 

@@ -14,10 +14,10 @@ from holdfast.commands.counting import *
 from holdfast.commands.dags import *
 from holdfast.commands.entries import *
 from holdfast.commands.history import *
-from holdfast.commands.objects import *
+from holdfast.commands.purge_queue import *
 from holdfast.commands.results import *
 from holdfast.commands.runs import *
-from holdfast.commands.tables import *
+from holdfast.commands.table_scans import *
 from holdfast.commands.tasks import *
 from holdfast.commands.watches import *
 from holdfast.commands.wrappers import *

@@ -1,7 +1,7 @@
 """Public API for authors of backends."""
 
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
-from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.backend.base import BaseStoreBackend
 from holdfast.stores.backend.metastore import MetastoreStateBackend
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 

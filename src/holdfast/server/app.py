@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Lifespan
 from holdfast.server import status
 from holdfast.server.execution import routes as execution
 from holdfast.server.execution.openapi import command_schemas
-from holdfast.server.http import errors as problem
+from holdfast.server.http import error_responses
 from holdfast.server.http.lean_routes import LeanRoutes
 from holdfast.server.http.limits import Connections, RequestQueue
 from holdfast.server.http.middleware import RequestMiddleware
@@ -54,7 +54,7 @@ def make_app(
     app.state.connections = Connections()
     app.state.request_queue = RequestQueue()
     app.state.figures = status.Figures(store)
-    problem.install(app)
+    error_responses.install(app)
     for module in ROUTES:
         app.router.routes.extend(module.router.routes)
     return app

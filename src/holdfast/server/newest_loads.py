@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast import commands as c
 from holdfast.commands.paging import LARGEST_PAGE
-from holdfast.portable.tables import LARGEST_SLICE, LONGEST_LIST
+from holdfast.portable.report_tables import LARGEST_SLICE, LONGEST_LIST
 from holdfast.store import Steps
 
 MOST: Final = 10_000

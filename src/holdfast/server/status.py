@@ -18,7 +18,7 @@ from starlette.responses import Response
 from holdfast.commands import CountPurges, Now
 from holdfast.errors import HoldfastError, NotSupported
 from holdfast.server import metrics
-from holdfast.server.http.errors import MEDIA_TYPE
+from holdfast.server.http.error_responses import MEDIA_TYPE
 from holdfast.server.http.request import store_of
 from holdfast.server.newest_loads import newest_loads
 from holdfast.store import Store, arun

@@ -16,7 +16,7 @@ from holdfast.model.scope import AssetScope
 from holdfast.model.staged import overlaid
 from holdfast.model.value import larger
 from holdfast.store import Store, WrapperStore
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 
 A = TypeVar("A")
 KeyWrite: TypeAlias = c.Set | c.Advance | c.Delete
@@ -120,7 +120,7 @@ class BufferedStore(WrapperStore):
             entry = self._entry(command.key)
             version = entry.version if entry else 0
             if command.if_version != version:
-                raise refusal.conflict(self._scope, command.key, command.if_version, version)
+                raise refusals.conflict(self._scope, command.key, command.if_version, version)
         if isinstance(earlier, c.Delete):
             command = msgspec.structs.replace(command, if_version=None)
         elif isinstance(earlier, c.Set) and command.if_version is None:

@@ -29,7 +29,7 @@ from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.staged import overlaid
 from holdfast.model.value import HELD_TEXT, encode, is_in_place, is_reference, larger
 from holdfast.store import Store
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.testing.model_queue import Object, ObjectQueue
 
 A = TypeVar("A")
@@ -137,7 +137,7 @@ class MemoryStore(Store):
 
     def _task(self, scope: TaskScope) -> _Task:
         if scope not in self._tasks:
-            raise refusal.unknown_task(scope)
+            raise refusals.unknown_task(scope)
         return self._tasks[scope]
 
     def _asset(self, scope: AssetScope) -> _Asset:
@@ -150,7 +150,7 @@ class MemoryStore(Store):
                     return asset
             elif asset.uri == scope.uri:
                 return asset
-        raise refusal.unknown_asset(scope, sorted(asset.name for asset in self._assets.values()))
+        raise refusals.unknown_asset(scope, sorted(asset.name for asset in self._assets.values()))
 
     def _live(self, state: _ScopeState) -> dict[str, Entry[str]]:
         now = self._clock()
@@ -234,14 +234,14 @@ class MemoryStore(Store):
         state = self._state(scope)
         if isinstance(state, _Asset) and state.orphaned_at:
             assert isinstance(scope, AssetScope)
-            raise refusal.inactive(scope)
+            raise refusals.inactive(scope)
         return state
 
     def _fence(self, writer: Writer, reading: bool = False) -> None:
         if isinstance(writer, TaskWriter) and writer.attempt is not None:
             task = self._task(writer.scope)
             if not task.live or task.attempt != writer.attempt:
-                raise refusal.stale(writer, task.attempt, task.live, reading)
+                raise refusals.stale(writer, task.attempt, task.live, reading)
 
     def _put(
         self,
@@ -282,7 +282,7 @@ class MemoryStore(Store):
             entry = self._live(state).get(command.key)
             current = entry.version if entry else 0
             if current != command.if_version:
-                raise refusal.conflict(command.scope, command.key, command.if_version, current)
+                raise refusals.conflict(command.scope, command.key, command.if_version, current)
 
     def _set(self, command: c.Set) -> int:
         state = self._open(command.scope, command.writer)
@@ -327,7 +327,7 @@ class MemoryStore(Store):
         task = command.scope.dag_id, command.scope.run_id, command.scope.task_id
         states = [state for scope, state in self._tasks.items() if _order(scope)[:3] == task]
         if not states:
-            raise refusal.unknown_task(command.scope)
+            raise refusals.unknown_task(command.scope)
         for state in states:
             self._empty(state, command.writer)
 
@@ -374,7 +374,7 @@ class MemoryStore(Store):
     def _start_attempt(self, command: c.StartAttempt) -> int:
         task = self._task(command.scope)
         if command.after not in (None, task.attempt):
-            raise refusal.overtaken(command.scope, task.attempt)
+            raise refusals.overtaken(command.scope, task.attempt)
         task.attempt += 1
         task.live = True
         task.ended = False
@@ -401,7 +401,7 @@ class MemoryStore(Store):
             standing = asset.entries.get(key)
             value = self._outcome(standing, change)
             if value == HELD_TEXT:
-                raise refusal.held_back(change.scope, key)
+                raise refusals.held_back(change.scope, key)
             if isinstance(change, c.Set):
                 self._check_version(asset, change)
             elif standing and value is standing.value:
@@ -473,7 +473,7 @@ class MemoryStore(Store):
     def _load(self, name: str, writer: Writer) -> _Load:
         load = self._loads.get(name)
         if load is None or load.writer != signature(writer):
-            raise refusal.unknown_load(name)
+            raise refusals.unknown_load(name)
         return load
 
     def _add_to_load(self, command: c.AddToLoad) -> None:
@@ -486,7 +486,7 @@ class MemoryStore(Store):
         part = load.parts.setdefault(command.part, [])
         found = sum(len(new) for _, new in part)
         if found != command.first:
-            raise refusal.out_of_step(command.load, command.part, command.first, found)
+            raise refusals.out_of_step(command.load, command.part, command.first, found)
         part.extend(brought)
 
     def _finish_load(self, command: c.FinishLoad) -> int:
@@ -497,14 +497,14 @@ class MemoryStore(Store):
             brought = load.parts.get(part, [])
             found = sum(len(new) for _, new in brought)
             if found != expected:
-                raise refusal.incomplete(command.load, part, expected, found)
+                raise refusals.incomplete(command.load, part, expected, found)
             for scope, new in brought:
                 entries.setdefault(self._resolved(scope, command.writer), []).extend(new)
         for scope, new in entries.items():
             keys = [key for key, _, _ in new]
             for key in sorted(keys):
                 if keys.count(key) > 1:
-                    raise refusal.repeated(scope, key)
+                    raise refusals.repeated(scope, key)
         for scope, new in entries.items():
             if isinstance(scope, TaskScope):
                 self._register(scope)
@@ -555,7 +555,7 @@ class MemoryStore(Store):
             if (asset.name, asset.uri) == (name, uri):
                 return asset
             if asset.name == name or asset.uri == uri:
-                raise refusal.taken(name, uri, asset.name, asset.uri)
+                raise refusals.taken(name, uri, asset.name, asset.uri)
         self._last_asset_id += 1
         reached = max(self._deleted_assets.get(text, 0) for text in (name, uri))
         asset = _Asset(asset_id=self._last_asset_id, name=name, uri=uri, revision=reached)
@@ -614,10 +614,10 @@ class MemoryStore(Store):
         latest = self._requests.get(client)
         if latest and latest.number == number:
             if latest.command != command.inner:
-                raise refusal.reused_number(command.request)
+                raise refusals.reused_number(command.request)
             return latest.answer
         if latest and latest.number > number:
-            raise refusal.stale_request(command.request, latest.number)
+            raise refusals.stale_request(command.request, latest.number)
         answer = self._dispatch(command.inner)
         self._requests[client] = _Answered(number, command.inner, answer, self._clock())
         return answer
@@ -632,11 +632,11 @@ class MemoryStore(Store):
         guard, reading = command.guard, command.inner.reads
         if isinstance(guard, CurrentIntent):
             if self._get(c.Get(guard.scope, guard.key)) != encode(guard.intent):
-                raise refusal.not_current(guard, reading)
+                raise refusals.not_current(guard, reading)
             if self._task(guard.scope).ended:
-                raise refusal.job_over(guard, reading)
+                raise refusals.job_over(guard, reading)
         elif isinstance(guard, LiveWatch):
-            raise refusal.watch_lost(guard.watch, reading)  # the model has no watches
+            raise refusals.watch_lost(guard.watch, reading)  # the model has no watches
         else:
             self._fence(guard.writer, reading)
         return self._dispatch(command.inner)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from holdfast import commands as c
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import is_in_place, is_reference
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 
 Object: TypeAlias = tuple[StoreScope, str, str]
 """The scope of an object, its key, and the JSON text of its reference."""
@@ -84,7 +84,7 @@ class ObjectQueue:
                     if reservation and (row.reservation, row.value) == (reservation, reserved)
                 ]
                 if not mine and (reservation or not is_in_place(value)):
-                    raise refusal.not_reserved(owner, key)
+                    raise refusals.not_reserved(owner, key)
                 claimed += mine
                 claimed += [id for id, row in rows if not row.reservation and row.value == value]
         for id in claimed:
@@ -102,11 +102,11 @@ class ObjectQueue:
         now, by_key = self._clock(), not value or is_in_place(value)
         for part, _, until in self._barriers.values():
             if until > now and _is_part(part, owner):
-                raise refusal.being_deleted(owner, key)
+                raise refusals.being_deleted(owner, key)
         rows = {id: r for id, r in self._rows.items() if (r.owner, r.key) == (owner, key)}
         for row in rows.values():
             if row.taken_until > now and (by_key or row.value == value):
-                raise refusal.being_deleted(owner, key)
+                raise refusals.being_deleted(owner, key)
         return {id: row for id, row in rows.items() if row.taken_until <= now}
 
     def take(self, command: c.TakePurges, named: Collection[Object]) -> c.Taken:

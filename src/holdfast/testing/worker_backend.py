@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
-from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.backend.base import BaseStoreBackend
 from holdfast.stores.offload.hook_names import WorkerHooks
 
 VALUES: tuple[Any, ...] = (

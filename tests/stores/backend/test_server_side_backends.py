@@ -16,7 +16,7 @@ from holdfast.errors import BackendFailed, InvalidBackend, NotSupported, StaleAt
 from holdfast.model.entry import ApiWriter, BackendCleanup, TaskWriter, WatcherWriter
 from holdfast.model.run import Process
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
-from holdfast.stores.backend.contract import load_backend
+from holdfast.stores.backend.base import load_backend
 from holdfast.stores.sql import SqlStore
 from holdfast.testing import MakeStore, StoreConformance
 from holdfast.testing.gaps import IF_VERSION, WITHOUT_OPTIONAL_METHODS
@@ -183,7 +183,7 @@ def test_a_backend_without_cleanup_is_skipped_by_name(ledger: SqlStore) -> None:
         ("dict_backends", "cannot be imported"),
         ("dict_backends.wall_clock", "not a subclass of BaseStoreBackend"),
         ("pathlib.Path", "not a subclass of BaseStoreBackend"),
-        ("holdfast.stores.backend.contract.BaseStoreBackend", "cannot be created"),
+        ("holdfast.stores.backend.base.BaseStoreBackend", "cannot be created"),
     ],
 )
 def test_a_path_to_something_else_than_a_backend_is_a_type_error(path: str, reason: str) -> None:

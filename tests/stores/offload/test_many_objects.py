@@ -15,7 +15,7 @@ from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import as_reference
 from holdfast.stores.sql import SqlStore
-from holdfast.stores.sql.statements import objects as purge_statements
+from holdfast.stores.sql.statements import purge_queue as purge_statements
 from holdfast.stores.sql.statements.scope_tables import ASSETS, TASKS, ScopeTables
 
 ANN = ApiWriter("ann")

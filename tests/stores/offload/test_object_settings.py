@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import InvalidSettings
 from holdfast.settings import load, rows
-from holdfast.stores.backend.contract import load_backend
+from holdfast.stores.backend.base import load_backend
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
 VARIABLE = "HOLDFAST__OBJECT_STORE__URL"

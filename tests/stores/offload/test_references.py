@@ -13,8 +13,8 @@ from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import HELD_TEXT, as_reference, reference_in
 from holdfast.settings import ObjectStore
-from holdfast.stores.offload.contract import entries_of
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
+from holdfast.stores.offload.reference_store import entries_of
 from holdfast.stores.offload.store import OffloadStore
 from holdfast.testing.model import MemoryStore
 

@@ -13,7 +13,7 @@ from holdfast import commands as c
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import as_reference
-from holdfast.portable.tables import TABLES
+from holdfast.portable.report_tables import TABLES
 from holdfast.stores.sql import SqlStore
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

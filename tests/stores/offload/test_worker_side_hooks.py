@@ -22,7 +22,7 @@ from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import as_reference, reference_in
 from holdfast.store import Store
-from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.backend.base import BaseStoreBackend
 from holdfast.stores.offload.hook_names import WorkerHooks
 from holdfast.stores.offload.store import OffloadStore
 from holdfast.stores.sql import SqlStore

@@ -14,7 +14,7 @@ from holdfast import commands as c
 from holdfast.errors import InvalidInput
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope
-from holdfast.portable.tables import TABLES
+from holdfast.portable.report_tables import TABLES
 from holdfast.stores.sql import SqlStore
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,12 +9,12 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from holdfast.errors import InvalidInput
+from holdfast.portable.report_tables import check_table
 from holdfast.portable.source.error_display import plainly
 from holdfast.portable.source.location import Location, locate
 from holdfast.portable.source.reading import make_reader
 from holdfast.portable.source.schema import check_schema, field_of, full_schema
 from holdfast.portable.source.writing import make_writer
-from holdfast.portable.tables import check_table
 
 WRITING: Final = ("table", "url", "token")
 READING: Final = (*WRITING, "where", "columns", "partitions")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast.errors import InvalidInput
-from holdfast.portable.tables import COMPARISONS, MOST_TESTS, TIME, is_testable, kind_of
+from holdfast.portable.report_tables import COMPARISONS, MOST_TESTS, TIME, is_testable, kind_of
 
 TOKEN = re.compile(r"\s*([A-Za-z_]\w*|-?\d+|'(?:[^']|'')*'|<=|>=|[=<>(),]|\S)")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -13,11 +13,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from holdfast.errors import InvalidInput
+from holdfast.portable.report_tables import LARGEST_SLICE, MOST_RANGES
 from holdfast.portable.source.error_display import plainly
 from holdfast.portable.source.location import Location, installed_here
 from holdfast.portable.source.predicate import parse_where
 from holdfast.portable.source.served import Served
-from holdfast.portable.tables import LARGEST_SLICE, MOST_RANGES
 
 DEFAULT_PARTITIONS = 8
 ROWS = 20_000

@@ -14,7 +14,7 @@ from pyspark.sql.types import (
 )
 
 from holdfast.errors import InvalidType
-from holdfast.portable.tables import DOUBLE, INTEGER, LONG, TABLES, TIME, kind_of
+from holdfast.portable.report_tables import DOUBLE, INTEGER, LONG, TABLES, TIME, kind_of
 
 _TYPES: dict[str, DataType] = {
     INTEGER: IntegerType(),

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 from holdfast import commands as c
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.model.dag import DagSpec
-from holdfast.model.schedule import spec_of
+from holdfast.model.schedule_text import spec_of
 from holdfast.runner.protocol.orders import FileParsed
 from holdfast.runner.scheduler.conductor import Conductor
 from holdfast.runner.scheduler.dag_files import DagDirectory, printable_path
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 
 FIRST_RETRY_PAUSE: Final = 30.0
 """Seconds after which a broken file is imported again: what it needs may be there by then. They
@@ -219,7 +219,7 @@ class KnownDags:
         try:
             for file in others:
                 if still := ids & self._held[file] & self._current_ids(file):
-                    raise refusal.dag_elsewhere(min(still), name(found.file), name(file))
+                    raise refusals.dag_elsewhere(min(still), name(found.file), name(file))
             save = c.SaveFile(
                 name(found.file),
                 found.parsed.dags,

@@ -7,7 +7,7 @@ from holdfast.access.identity import ChildIdentity, JobIdentity, TaskIdentity
 from holdfast.portable.transport import Endpoint
 from holdfast.server.endpoint import Endpoints
 from holdfast.store import Store
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.wire.purpose import JobName, Purpose, Tables
 
 
@@ -24,7 +24,7 @@ def open_endpoint(
     if isinstance(purpose, JobName):
         newest = store.execute(c.ListAttempts(scope))[-1]
         if newest.number != attempt or newest.ended_at is not None:
-            raise refusal.stale(child.writer, newest.number, newest.ended_at is None)
+            raise refusals.stale(child.writer, newest.number, newest.ended_at is None)
         return endpoints.open(JobIdentity(scope, purpose.key, purpose.intent, child.assets))
     reports = isinstance(purpose, Tables)
     return endpoints.open(TaskIdentity(scope, attempt, child.assets, reports))

@@ -33,7 +33,7 @@ from holdfast.sdk.node import params_of, prepare, settings_of
 from holdfast.sdk.operator import BaseOperator
 from holdfast.sdk.param import check_values
 from holdfast.store import Store
-from holdfast.stores.offload.contract import ReferenceStore
+from holdfast.stores.offload.reference_store import ReferenceStore
 
 if TYPE_CHECKING:
     from holdfast.sdk.context import Context

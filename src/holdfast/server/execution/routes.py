@@ -26,7 +26,7 @@ from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import as_reference, encode, fits, reference_in, shown_json, size_warning
 from holdfast.server.execution import openapi as d
 from holdfast.server.execution.content import decode_command, utc
-from holdfast.server.http.errors import MEDIA_TYPE
+from holdfast.server.http.error_responses import MEDIA_TYPE
 from holdfast.server.http.lean_routes import BODY, Endpoint
 from holdfast.server.http.limits import read_aside
 from holdfast.server.http.request import (

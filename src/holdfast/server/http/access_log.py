@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 from starlette.types import Scope
 
-from holdfast.server.http.errors import REQUEST_ID
+from holdfast.server.http.error_responses import REQUEST_ID
 from holdfast.server.http.request import COMMANDS, VERIFIED
 from holdfast.server.tokens import Verified
 

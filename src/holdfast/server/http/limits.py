@@ -19,7 +19,7 @@ from holdfast.errors import (
     RequestTooSlow,
     StoreUnavailable,
 )
-from holdfast.server.http.errors import TooOften
+from holdfast.server.http.error_responses import TooOften
 from holdfast.server.tokens import Bearer
 
 A = TypeVar("A")

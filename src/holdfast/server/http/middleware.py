@@ -11,9 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.errors import Forbidden, HoldfastError, NoToken
 from holdfast.server import metrics
-from holdfast.server.http import errors as problem
+from holdfast.server.http import error_responses
 from holdfast.server.http.access_log import log_request
-from holdfast.server.http.errors import REQUEST_ID
+from holdfast.server.http.error_responses import REQUEST_ID
 from holdfast.server.http.lean_routes import BODY, PREFIX, LeanRoutes
 from holdfast.server.http.limits import (
     MOST_BODY_BYTES,
@@ -83,12 +83,12 @@ class RequestMiddleware:
         try:
             await self._let_in(scope, receive, answer)
         except (HoldfastError, HTTPException) as error:
-            await problem.respond(scope, error)(scope, receive, answer)
+            await error_responses.respond(scope, error)(scope, receive, answer)
         except ClientGone:
             code = CLIENT_GONE
         except Exception as error:
             if not code:  # else FastAPI has reported it already
-                await problem.unexpected(scope, error)(scope, receive, answer)
+                await error_responses.unexpected(scope, error)(scope, receive, answer)
         finally:
             self._leave(scope)
             seconds = time.perf_counter() - began

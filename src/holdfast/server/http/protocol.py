@@ -11,7 +11,7 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from holdfast.errors import HoldfastError, RequestHeadTooLarge, RequestRefused
-from holdfast.server.http import errors as problem
+from holdfast.server.http import error_responses
 from holdfast.server.http.limits import (
     LONGEST_HEAD,
     REFUSAL,
@@ -262,10 +262,10 @@ class _Outlet:
 
 
 def _response(error: HoldfastError) -> bytes:
-    body = problem.body(error.code, error.message, error.hint)
+    body = error_responses.body(error.code, error.message, error.hint)
     head = (
         f"HTTP/1.1 {error.status} {http.HTTPStatus(error.status).phrase}\r\n"
-        f"content-type: {problem.MEDIA_TYPE}\r\n"
+        f"content-type: {error_responses.MEDIA_TYPE}\r\n"
         f"content-length: {len(body)}\r\n"
         "connection: close\r\n\r\n"
     )

@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 from fastapi import Request
 
 from holdfast.errors import InvalidInput, WrongContentType
-from holdfast.server.http.errors import MEDIA_TYPE
+from holdfast.server.http.error_responses import MEDIA_TYPE
 
 _BROKEN = re.compile("%(?![0-9A-Fa-f]{2})")
 

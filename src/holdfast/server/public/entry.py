@@ -17,7 +17,7 @@ from holdfast.model.scope import StoreScope
 from holdfast.model.value import JsonValue, decode_entry, encode, fits, too_large
 from holdfast.server.public.caller import Caller
 from holdfast.server.public.model import Answer, Body, LastUpdatedBy, Stored
-from holdfast.stores.errors import conflict
+from holdfast.stores.refusals import conflict
 
 TRIES = 10
 """How often a change of the value alone is retried because of concurrent writes."""

@@ -19,8 +19,8 @@ from holdfast import commands as c
 from holdfast.spark.source.snapshot import BEGIN, Snapshot, shared_snapshot
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import Dialect
-from holdfast.stores.sql.operations.tables import scan_query
-from holdfast.stores.sql.statements import tables as s
+from holdfast.stores.sql.operations.table_scans import scan_query
+from holdfast.stores.sql.statements import table_scans as s
 
 BYTES = str(2 * 2**20)
 """Approximate size of a batch."""

@@ -20,16 +20,16 @@ from holdfast.errors import HoldfastError, InvalidInput, InvalidUrl
 from holdfast.model.load_record import expand_records
 from holdfast.model.value import shown
 from holdfast.portable.json_rules import LITERAL
+from holdfast.portable.report_tables import LOADS, stored_columns
 from holdfast.portable.source.location import Location
 from holdfast.portable.source.reading import Range, Reading, record_batch
-from holdfast.portable.tables import LOADS, stored_columns
 from holdfast.settings import load
 from holdfast.store import Store
 from holdfast.stores.sql.compiled import CompiledStatements
 from holdfast.stores.sql.dialects import Dialect, connect, make_engine, parse_url
 from holdfast.stores.sql.failures import is_driver_error, translate
-from holdfast.stores.sql.operations.tables import scan_query
-from holdfast.stores.sql.statements import tables as s
+from holdfast.stores.sql.operations.table_scans import scan_query
+from holdfast.stores.sql.statements import table_scans as s
 
 ROWS = 10_000
 """Number of rows that are fetched at once."""

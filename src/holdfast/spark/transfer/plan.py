@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
+from holdfast.portable.report_tables import LONGEST_LIST
 from holdfast.portable.source.location import Location
 from holdfast.portable.source.reading import DEFAULT_PARTITIONS
 from holdfast.portable.source.reading import ROWS as ROWS_OF_PARTITION
-from holdfast.portable.tables import LONGEST_LIST
 from holdfast.spark.transfer.filter import entries, equals, literal
 
 ROWS: Final = 50_000

@@ -23,15 +23,15 @@ from holdfast.errors import InvalidSettings, UnknownAsset, UnknownTaskInstance
 from holdfast.model.entry import Entry
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import is_reference
+from holdfast.portable.report_tables import check_table
 from holdfast.portable.source.datasource import READING, HoldfastSource
 from holdfast.portable.source.location import Location, locate
 from holdfast.portable.source.reading import make_reader
 from holdfast.portable.source.writing import make_writer
-from holdfast.portable.tables import check_table
 from holdfast.spark.source.database import open_location
 from holdfast.store import Store
 from holdfast.stores.offload.configuration import Offloading
-from holdfast.stores.offload.contract import entries_of
+from holdfast.stores.offload.reference_store import entries_of
 from holdfast.stores.sql.rows import writer_column
 
 FORMAT: Final = "holdfast_kept"

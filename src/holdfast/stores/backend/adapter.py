@@ -23,21 +23,21 @@ from holdfast.errors import (
 from holdfast.flow import Call, in_thread
 from holdfast.model.entry import BackendCleanup, Entry, Page, TaskWriter, Version, Writer
 from holdfast.model.scope import AssetScope, StoreScope
-from holdfast.portable.tables import ENTRIES
+from holdfast.portable.report_tables import ENTRIES
 from holdfast.store import Store
-from holdfast.stores.backend.contract import BaseStoreBackend, inside_backend
+from holdfast.stores.backend.base import BaseStoreBackend, inside_backend
 from holdfast.stores.sql import SqlStore, rows
 from holdfast.stores.sql.operations import (
     OPERATIONS,
     attempts,
     expiry,
+    purge_queue,
     registry,
     requests,
     tasks,
     watches,
+    wrappers,
 )
-from holdfast.stores.sql.operations import objects as purging
-from holdfast.stores.sql.operations import wrappers as guards
 from holdfast.stores.sql.operations.scopes import (
     Owner,
     count_write,
@@ -99,7 +99,7 @@ class BackendStore(Store):
             c.CleanUpBackend: self._clean_up,
             c.TakePurges: self._take_purges,
             Once: partial(requests.once, self._operation, revocable=False),
-            Guarded: partial(guards.guarded, self._operation),
+            Guarded: partial(wrappers.guarded, self._operation),
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -197,7 +197,7 @@ class BackendStore(Store):
             if any((row[0], row[1]) != (owner.id, command.key) for row in others):
                 raise self._cannot("apply several staged writes as one")
             value = [(command.key, command.value)]
-            yield from purging.claim_objects(command.scope, value, command.reservation)
+            yield from purge_queue.claim_objects(command.scope, value, command.reservation)
             yield from stage(context, owner, command)
             return owner.revision
         return (yield from self._write(owner, command, command.reservation))
@@ -211,7 +211,7 @@ class BackendStore(Store):
     def _write(self, owner: Owner, command: c.Set, reservation: str | None) -> Steps[int]:
         version = yield from count_write(owner)
         scope = yield from resolve(command.scope)
-        yield from purging.track_object(scope, command.key, command.value, reservation)
+        yield from purge_queue.track_object(scope, command.key, command.value, reservation)
         expiry = rows.time_of(rows.micros(command.expires_at))  # in UTC
         if self.supports(c.GetEntry):
             inner = msgspec.structs.replace(command, scope=scope, expires_at=expiry)
@@ -222,7 +222,7 @@ class BackendStore(Store):
     def _delete(self, context: Context, command: c.Delete) -> Steps[None]:
         scope = yield from self._open(command)
         yield from self._call("delete", scope, command.key)
-        yield from purging.look_at_objects(scope, command.key)
+        yield from purge_queue.look_at_objects(scope, command.key)
 
     def _clear(self, context: Context, command: c.Clear) -> Steps[None]:
         if not command.all_map_indices or isinstance(command.scope, AssetScope):
@@ -231,25 +231,25 @@ class BackendStore(Store):
             return
         yield from open_map_indices(command.scope, command.writer)
         yield from self._call("clear", command.scope, all_map_indices=True)
-        yield from purging.look_at_objects(command.scope, all_=True)
+        yield from purge_queue.look_at_objects(command.scope, all_=True)
 
     def _emptied(self, scope: StoreScope) -> Steps[None]:
         yield from self._call("clear", scope)
-        yield from purging.look_at_objects(scope)
+        yield from purge_queue.look_at_objects(scope)
 
     def _take_purges(self, context: Context, command: c.TakePurges) -> Steps[c.Taken]:
         yield BEGIN
         if command.whole:
-            yield from purging.lock_part(command.part)
+            yield from purge_queue.lock_part(command.part)
         # Limited, because others wait while the backend is called.
         few = msgspec.structs.replace(command, limit=min(command.limit, _ASKED_AT_ONCE))
-        due, named, more = yield from purging.due_objects(context, few)
+        due, named, more = yield from purge_queue.due_objects(context, few)
         gone: list[c.Purge] = []
         for purge in due:
             (named if (yield from self._names(purge)) else gone).append(purge)
-        yield from purging.keep_for_now(named)
-        yield from purging.take(gone, command)
-        barrier = None if named else (yield from purging.raise_barrier(command, gone))
+        yield from purge_queue.keep_for_now(named)
+        yield from purge_queue.take(gone, command)
+        barrier = None if named else (yield from purge_queue.raise_barrier(command, gone))
         # Report the full limit where more may be due.
         all_ = len(gone) + len(named)
         full = more or all_ == few.limit
@@ -308,7 +308,7 @@ class BackendStore(Store):
             yield from count_write(owner)
         scope = yield from resolve(command.scope)
         for key, value in command.values if isinstance(command, c.SetMany) else ():
-            yield from purging.track_object(scope, key, value, command.reservation)
+            yield from purge_queue.track_object(scope, key, value, command.reservation)
         return (yield from self._execute(msgspec.structs.replace(command, scope=scope)))
 
     def _passed_on(self, context: Context, command: c.Command[A]) -> Steps[A]:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from holdfast import commands as c
 from holdfast.access.identity import whoami
 from holdfast.cleanup.plan import CleanupPlan
-from holdfast.cleanup.run import delete
 from holdfast.errors import InvalidBackend
 from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.scope import StoreScope, TaskScope
 from holdfast.store import Store
-from holdfast.stores.backend.contract import BaseStoreBackend, inside_backend
+from holdfast.stores.backend.base import BaseStoreBackend, inside_backend
 
 if TYPE_CHECKING:
     from holdfast.stores.sql import SqlStore
@@ -96,7 +95,7 @@ class MetastoreStateBackend(BaseStoreBackend):
         from holdfast.settings import load
 
         batch_size = load().state_store.state_cleanup_batch_size
-        for _ in delete(CleanupPlan.now(self._store), batch_size):
+        for _ in CleanupPlan.now(self._store).delete(batch_size):
             pass
 
     def _do(self, command: c.Command[A], session: Any) -> A:

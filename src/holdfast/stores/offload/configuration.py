@@ -10,7 +10,7 @@ from holdfast.settings import ObjectStore, Settings
 
 if TYPE_CHECKING:
     from holdfast.store import Store
-    from holdfast.stores.backend.contract import BaseStoreBackend
+    from holdfast.stores.backend.base import BaseStoreBackend
     from holdfast.stores.offload.store import OffloadStore
 
 
@@ -43,7 +43,7 @@ class Offloading(msgspec.Struct, frozen=True, omit_defaults=True):
             self._made()
 
     def _made(self) -> BaseStoreBackend:
-        from holdfast.stores.backend.contract import load_backend
+        from holdfast.stores.backend.base import load_backend
         from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 
         return load_backend(self.backend, {ObjectStoreBackend: self.object_store})

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from holdfast.errors import NotSupported
 from holdfast.model.scope import StoreScope, TaskScope
 from holdfast.model.value import JsonValue, decode, encode
-from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.backend.base import BaseStoreBackend
 
 
 class Spelling(NamedTuple):

@@ -28,7 +28,7 @@ from holdfast.model.value import (
     too_large_to_offload,
 )
 from holdfast.portable.identifier import one_line
-from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.backend.base import BaseStoreBackend
 from holdfast.stores.offload.hook_names import WorkerHooks
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 

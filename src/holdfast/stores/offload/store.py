@@ -35,8 +35,8 @@ from holdfast.portable.backoff import Backoff
 from holdfast.portable.identifier import one_line
 from holdfast.settings import ObjectStore
 from holdfast.store import Store
-from holdfast.stores.backend.contract import BaseStoreBackend
-from holdfast.stores.offload.contract import ReferenceStore
+from holdfast.stores.backend.base import BaseStoreBackend
+from holdfast.stores.offload.reference_store import ReferenceStore
 from holdfast.stores.offload.reservations import GroupedReservations
 from holdfast.stores.offload.storage import Parcel, Steps, storage_for
 

@@ -6,6 +6,7 @@ from holdfast.testing.conformance.assets import Declarations, Deletion
 from holdfast.testing.conformance.asynchronous import Asynchronous
 from holdfast.testing.conformance.attempts import Attempts
 from holdfast.testing.conformance.barriers import Barriers
+from holdfast.testing.conformance.bulk_loads import Loads
 from holdfast.testing.conformance.cleanup import Cleanup
 from holdfast.testing.conformance.content import Content
 from holdfast.testing.conformance.declared_gaps import Gaps
@@ -16,7 +17,6 @@ from holdfast.testing.conformance.guards import Guards
 from holdfast.testing.conformance.history import Histories, Rewinds
 from holdfast.testing.conformance.inputs import Inputs
 from holdfast.testing.conformance.listing import Listing
-from holdfast.testing.conformance.loads import Loads
 from holdfast.testing.conformance.pickling import Pickling
 from holdfast.testing.conformance.purges_on_demand import Retries
 from holdfast.testing.conformance.purging import Purging

@@ -11,7 +11,7 @@ from holdfast.model.object_url import SCHEMES, parse
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import JsonValue, decode, encode, too_large_to_offload
 from holdfast.settings import ObjectStore, load
-from holdfast.stores.backend.contract import BaseStoreBackend
+from holdfast.stores.backend.base import BaseStoreBackend
 from holdfast.stores.offload.objects import naming
 from holdfast.stores.offload.objects.compression import LARGEST, SUFFIXES, zstd
 from holdfast.stores.offload.objects.failure import translated

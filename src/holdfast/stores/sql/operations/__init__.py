@@ -9,7 +9,9 @@ from holdfast import commands as c
 from holdfast.commands import Guarded, Once
 from holdfast.errors import NotSupported
 from holdfast.stores.sql.operations import (
+    asset_schedules,
     attempts,
+    bulk,
     counting,
     dags,
     entries,
@@ -18,18 +20,16 @@ from holdfast.stores.sql.operations import (
     history,
     leases,
     listing,
+    purge_queue,
     registry,
     requests,
     results,
     runs,
-    schedules,
+    table_scans,
     tasks,
     watches,
+    wrappers,
 )
-from holdfast.stores.sql.operations import bulk as loads
-from holdfast.stores.sql.operations import objects as purging
-from holdfast.stores.sql.operations import tables as scanning
-from holdfast.stores.sql.operations import wrappers as guards
 from holdfast.stores.sql.operations.steps import Operation
 
 
@@ -66,8 +66,8 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     c.StartAttempt: attempts.start_attempt,
     c.FinishAttempt: attempts.finish_attempt,
     c.Now: expiry.now,
-    c.Scan: scanning.scan,
-    c.PlanScan: scanning.plan_scan,
+    c.Scan: table_scans.scan,
+    c.PlanScan: table_scans.plan_scan,
     c.CountExpired: expiry.count_expired,
     c.ListExpired: expiry.list_expired,
     c.DeleteExpired: expiry.delete_expired,
@@ -84,7 +84,7 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     c.GetDag: dags.get_dag,
     c.PauseDag: dags.pause_dag,
     c.CreateRun: runs.create_run,
-    c.CreateAssetRun: schedules.create_asset_run,
+    c.CreateAssetRun: asset_schedules.create_asset_run,
     c.GetRun: runs.get_run,
     c.ListRuns: runs.list_runs,
     c.UnfinishedRuns: runs.unfinished_runs,
@@ -108,17 +108,17 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     c.ListWatches: watches.list_watches,
     c.StartWatch: watches.start_watch,
     c.Emit: partial(watches.emit, operation_for),
-    c.StartLoad: loads.start_load,
-    c.AddToLoad: loads.add_to_load,
-    c.FinishLoad: loads.finish_load,
-    c.DropLoad: loads.drop_load,
-    c.ReserveObjects: purging.reserve_objects,
-    c.ReleaseObjects: purging.release_objects,
-    c.QueueObjects: purging.queue_objects,
-    c.TakePurges: purging.take_purges,
-    c.FinishPurges: purging.finish_purges,
-    c.CountPurges: purging.count_purges,
+    c.StartLoad: bulk.start_load,
+    c.AddToLoad: bulk.add_to_load,
+    c.FinishLoad: bulk.finish_load,
+    c.DropLoad: bulk.drop_load,
+    c.ReserveObjects: purge_queue.reserve_objects,
+    c.ReleaseObjects: purge_queue.release_objects,
+    c.QueueObjects: purge_queue.queue_objects,
+    c.TakePurges: purge_queue.take_purges,
+    c.FinishPurges: purge_queue.finish_purges,
+    c.CountPurges: purge_queue.count_purges,
     c.ForgetRequests: requests.forget_requests,
     Once: partial(requests.once, operation_for),
-    Guarded: partial(guards.guarded, operation_for),
+    Guarded: partial(wrappers.guarded, operation_for),
 }

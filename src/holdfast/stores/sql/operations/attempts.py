@@ -20,7 +20,7 @@ from holdfast.model.run import (
 )
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import HELD_TEXT, larger
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql.operations import events, results
 from holdfast.stores.sql.operations.entries import check_version, entry_of, put
@@ -52,7 +52,7 @@ def start_attempt(context: Context, command: c.StartAttempt) -> Steps[int]:
     if command.after not in (None, newest):
         mine = yield r.open_attempt(), params | {"attempt": live}
         if worker is None or list(mine) != [(command.after + 1, worker)]:
-            raise refusal.overtaken(command.scope, newest)
+            raise refusals.overtaken(command.scope, newest)
         return newest  # the answer to this command was lost, and it was sent again
     if kind != RunKind.EXTERNAL and state is not None and TaskState(state).ended:
         raise StaleAttempt(f"{command.scope} has ended: {state}", hint="clear it to run it again")
@@ -71,7 +71,7 @@ def _lock(scope: TaskScope) -> Steps[tuple[Owner, int, int | None]]:
     tables, by, params = find(scope)
     found = yield s.lock_owner(tables, by), params
     if not found:
-        raise refusal.unknown_task(scope)
+        raise refusals.unknown_task(scope)
     id, revision, newest, live = found[0]
     return Owner(tables, id, revision, scope), newest, live
 
@@ -133,7 +133,7 @@ def _take_effect(
     for asset_id in sorted({*staged, *happened}):
         for _, key, value, *_ in staged.get(asset_id, ()):
             if value == HELD_TEXT:
-                raise refusal.held_back(AssetScope(asset_id), key)
+                raise refusals.held_back(AssetScope(asset_id), key)
         if asset_id in staged:
             yield from apply(context, asset_id, staged[asset_id], writer)
         for event in happened.get(asset_id, ()):

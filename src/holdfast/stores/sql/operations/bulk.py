@@ -14,10 +14,10 @@ from typing import Any
 from holdfast import commands as c
 from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import tables as t
-from holdfast.stores.sql.operations.objects import name_objects
+from holdfast.stores.sql.operations.purge_queue import name_objects
 from holdfast.stores.sql.operations.scopes import begin, known, lock_scope, resolve, unknown
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, each
 from holdfast.stores.sql.statements import bulk as s
@@ -45,7 +45,7 @@ def add_to_load(context: Context, command: c.AddToLoad) -> Steps[None]:
     [(last,)] = yield s.last_number(), {"load": load, "part": command.part}
     found = 0 if last is None else last + 1
     if found != command.first:
-        raise refusal.out_of_step(command.load, command.part, command.first, found)
+        raise refusals.out_of_step(command.load, command.part, command.first, found)
     brought: list[tuple[Any, ...]] = []
     numbers = count(command.first)
     for scope, new in entries:
@@ -87,7 +87,7 @@ def drop_load(context: Context, command: c.DropLoad) -> Steps[None]:
 def _lock(name: str, writer: Writer, share: bool = False) -> Steps[int]:
     found = yield s.lock_load(share), {"name": name}
     if not found or found[0][1] != rows.writer_text(writer):
-        raise refusal.unknown_load(name)
+        raise refusals.unknown_load(name)
     return found[0][0]  # type: ignore[no-any-return]
 
 
@@ -114,7 +114,7 @@ def _settle_parts(load: int, command: c.FinishLoad) -> Steps[dict[int, tuple[int
     for part, entries in wanted.items():
         found, _ = present.get(part, (0, 0))
         if found != entries:
-            raise refusal.incomplete(command.load, part, entries, found)
+            raise refusals.incomplete(command.load, part, entries, found)
     others = [{"load": load, "part": part} for part in present.keys() - wanted.keys()]
     yield from each(s.drop_part(), others)
     return {part: present[part] for part in sorted(wanted)}
@@ -165,8 +165,8 @@ def _check_repeated(tables: ScopeTables, load: int) -> Steps[None]:
     for owner, key in (yield s.repeated(tables), {"load": load}):
         if tables is TASKS:
             [names] = yield s.task_scope(), {"load": load, "owner": str(owner)}
-            raise refusal.repeated(TaskScope(*names), key)
-        raise refusal.repeated((yield from resolve(AssetScope(asset_id=owner))), key)
+            raise refusals.repeated(TaskScope(*names), key)
+        raise refusals.repeated((yield from resolve(AssetScope(asset_id=owner))), key)
 
 
 def _check_assets(load: int) -> Steps[None]:
@@ -174,4 +174,4 @@ def _check_assets(load: int) -> Steps[None]:
     for id, name in (yield s.refused_asset(), {"load": load}):
         if name is None:
             raise (yield from unknown(AssetScope(asset_id=id)))
-        raise refusal.inactive(AssetScope(name=name))
+        raise refusals.inactive(AssetScope(name=name))

@@ -12,10 +12,10 @@ from holdfast import commands as c
 from holdfast.errors import InvalidInput
 from holdfast.model.dag import AliasSpec, DagSpec, OnAssets
 from holdfast.model.run import DagInfo, FileInfo
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.stores.sql import rows, run_rows
+from holdfast.stores.sql.operations.asset_schedules import condition_in, follow, leaves
 from holdfast.stores.sql.operations.registry import declare_for_dag, settle_assets
-from holdfast.stores.sql.operations.schedules import condition_in, follow, leaves
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
 from holdfast.stores.sql.statements import assets as s
 from holdfast.stores.sql.statements import dags as d
@@ -106,7 +106,7 @@ def pause_dag(context: Context, command: c.PauseDag) -> Steps[None]:
 
 
 def _unknown(dag_id: str) -> Steps[Exception]:
-    return refusal.unknown_dag(dag_id, [known for (known,) in (yield d.dag_ids(), {})])
+    return refusals.unknown_dag(dag_id, [known for (known,) in (yield d.dag_ids(), {})])
 
 
 def _digest(file: str) -> dict[str, str]:
@@ -127,7 +127,7 @@ def _save_dag(context: Context, command: c.SaveFile, spec: DagSpec) -> Steps[Non
         if holder not in (dag["digest"], d.NOWHERE) and seen_lately:
             [(other,)] = yield d.file_name(), {"digest": holder}
             if other not in command.taken_from:
-                raise refusal.dag_elsewhere(spec.dag_id, command.file, other)
+                raise refusals.dag_elsewhere(spec.dag_id, command.file, other)
         if ever_seen and not command.seen:
             yield from _declare(context, spec, also=msgspec.json.decode(known, type=DagSpec))
             return

@@ -10,9 +10,9 @@ from holdfast import commands as c
 from holdfast.model.entry import Entry, TaskWriter, Writer
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import is_reference
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.stores.sql import rows
-from holdfast.stores.sql.operations.objects import claim_objects
+from holdfast.stores.sql.operations.purge_queue import claim_objects
 from holdfast.stores.sql.operations.scopes import (
     Owner,
     count_write,
@@ -100,7 +100,7 @@ def check_version(owner: Owner, key: str, if_version: int | None) -> Steps[None]
     entry = yield from entry_of(owner, key)
     current = entry.version if entry else 0
     if current != if_version:
-        raise refusal.conflict(owner.scope, key, if_version, current)
+        raise refusals.conflict(owner.scope, key, if_version, current)
 
 
 def set_(context: Context, command: c.Set) -> Steps[int]:

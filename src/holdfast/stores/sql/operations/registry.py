@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast import commands as c
 from holdfast.model.entry import AssetInfo
 from holdfast.model.scope import AssetScope, TaskScope
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.scopes import find, known, unknown
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
@@ -87,7 +87,7 @@ def declare(context: Context, name: str, uri: str) -> Steps[int]:
             if revision == 0:
                 yield d.resume_revision(), asset | {"owner": id}
             return id  # type: ignore[no-any-return]
-    raise refusal.taken(name, uri, found[0][1], found[0][2])
+    raise refusals.taken(name, uri, found[0][1], found[0][2])
 
 
 def declare_asset(context: Context, command: c.DeclareAsset) -> Steps[AssetInfo]:

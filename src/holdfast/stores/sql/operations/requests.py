@@ -12,7 +12,7 @@ import msgspec
 from holdfast import commands as c
 from holdfast.commands import Guarded, Once, RequestId
 from holdfast.errors import HoldfastError
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations import entries
 from holdfast.stores.sql.operations.steps import BEGIN, ROLLBACK, Context, Lookup, Steps
@@ -53,7 +53,7 @@ def once(
             raise
         _, digest, kept = latest[0]
         if digest != request["command"]:
-            raise refusal.reused_number(command.request) from None
+            raise refusals.reused_number(command.request) from None
         asked = inner.inner if isinstance(inner, Guarded) else inner
         return JSON.decode_answer(asked, kept.encode())
     return answer
@@ -90,7 +90,7 @@ def _keep(request: RequestId, row: dict[str, Any]) -> Steps[None]:
         return
     latest = yield q.latest(), row
     if latest:
-        raise refusal.stale_request(request, latest[0][0])
+        raise refusals.stale_request(request, latest[0][0])
     yield q.add_first(), row
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from holdfast import commands as c
 from holdfast.errors import Conflict, InvalidInput, StaleAttempt
 from holdfast.model.run import Process, Run, RunKind, RunState, Unfinished
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, window
@@ -42,7 +42,7 @@ def choices(name: str, values: Sequence[StrEnum]) -> dict[str, str]:
 def lock_run(dag_id: str, run_id: str) -> Steps[LockedRun]:
     found = yield s.lock_run(), {"dag_id": dag_id, "run_id": run_id}
     if not found:
-        raise refusal.unknown_run(dag_id, run_id)
+        raise refusals.unknown_run(dag_id, run_id)
     return LockedRun(*found[0])
 
 
@@ -72,7 +72,7 @@ def add_run(command: c.CreateRun) -> Steps[int]:
     """Insert a new run and return its id. Raise Conflict if it exists already."""
     named = {"dag_id": command.dag_id, "run_id": command.run_id}
     if (yield s.find_run(), named):
-        raise refusal.run_exists(command.dag_id, command.run_id)
+        raise refusals.run_exists(command.dag_id, command.run_id)
     yield (
         s.add_run(),
         named
@@ -99,7 +99,7 @@ def create_run(context: Context, command: c.CreateRun) -> Steps[Run]:
     elif command.kind is RunKind.BACKFILL:
         yield d.lock_dag(), {"dag_id": command.dag_id}
         if made := (yield s.run_of_date(backfilled=False), slot):
-            raise refusal.run_exists(command.dag_id, made[0][0])
+            raise refusals.run_exists(command.dag_id, made[0][0])
     if not command.schedule or not (yield s.find_run(), named):
         yield from add_run(command)
     return (yield from get_run(context, c.GetRun(command.dag_id, command.run_id)))
@@ -108,7 +108,7 @@ def create_run(context: Context, command: c.CreateRun) -> Steps[Run]:
 def get_run(context: Context, command: c.GetRun) -> Steps[Run]:
     found = yield s.run(), {"dag_id": command.dag_id, "run_id": command.run_id}
     if not found:
-        raise refusal.unknown_run(command.dag_id, command.run_id)
+        raise refusals.unknown_run(command.dag_id, command.run_id)
     return run_rows.run(found[0])
 
 
@@ -138,7 +138,7 @@ def claim_run(context: Context, command: c.ClaimRun) -> Steps[Run]:
         yield d.lock_dag(), {"dag_id": dag_id}
     run = yield from lock_run(dag_id, run_id)
     if run.kind == RunKind.EXTERNAL:
-        raise refusal.run_external(dag_id, run_id)
+        raise refusals.run_external(dag_id, run_id)
     if RunState(run.state).ended:
         raise InvalidInput(
             f"run {dag_id}/{run_id} has ended: {run.state}",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.steps import BEGIN, Steps
 from holdfast.stores.sql.statements import assets as a
@@ -42,9 +42,9 @@ def find(scope: StoreScope) -> tuple[ScopeTables, str, dict[str, Any]]:
 
 def unknown(scope: StoreScope) -> Steps[Exception]:
     if isinstance(scope, TaskScope):
-        return refusal.unknown_task(scope)
+        return refusals.unknown_task(scope)
     names = yield a.asset_names(), {}
-    return refusal.unknown_asset(scope, [name for (name,) in names])
+    return refusals.unknown_asset(scope, [name for (name,) in names])
 
 
 def known(scope: StoreScope) -> Steps[Any]:
@@ -92,7 +92,7 @@ def open_map_indices(scope: TaskScope, writer: Writer) -> Steps[list[Owner]]:
         found = yield s.lock_owner(TASKS, "ti_id"), {"owner": ti_id}
         owners += [Owner(TASKS, id, revision, scope) for id, revision, *_ in found]
     if not owners:
-        raise refusal.unknown_task(scope)
+        raise refusals.unknown_task(scope)
     return owners
 
 
@@ -103,7 +103,7 @@ def lock_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
         raise (yield from unknown(scope))
     id, revision, *facts = found[0]
     if isinstance(scope, AssetScope) and facts[0] is not None:
-        raise refusal.inactive(scope)
+        raise refusals.inactive(scope)
     if isinstance(writer, TaskWriter) and writer.scope == scope:
         check_attempt(writer, *facts)
     return Owner(tables, id, revision, scope)
@@ -123,11 +123,11 @@ def fence(writer: TaskWriter) -> Steps[None]:
     tables, by, params = find(writer.scope)
     found = yield s.lock_owner(tables, by, share=True), params
     if not found:
-        raise refusal.unknown_task(writer.scope)
+        raise refusals.unknown_task(writer.scope)
     check_attempt(writer, *found[0][2:])
 
 
 def check_attempt(writer: TaskWriter, newest: int, live: int | None, reading: bool = False) -> None:
     """Raise StaleAttempt unless the attempt is the live one."""
     if writer.attempt is not None and writer.attempt != live:
-        raise refusal.stale(writer, newest, live is not None, reading)
+        raise refusals.stale(writer, newest, live is not None, reading)

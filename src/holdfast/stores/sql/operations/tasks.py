@@ -18,7 +18,7 @@ from holdfast.model.run import (
     TaskState,
 )
 from holdfast.model.scope import TaskScope
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.stores.sql import run_rows
 from holdfast.stores.sql.operations.attempts import Empty, close_attempts, settle
 from holdfast.stores.sql.operations.entries import empty as empty_entries
@@ -77,7 +77,7 @@ def clear_tasks(
     yield BEGIN
     run = yield from lock_run(command.dag_id, command.run_id)
     if run.kind == RunKind.EXTERNAL:
-        raise refusal.run_external(command.dag_id, command.run_id)
+        raise refusals.run_external(command.dag_id, command.run_id)
     cleared: dict[TaskScope, None] = {}
     for task_id, map_index in command.tasks:
         found = yield s.map_indices_of_task(), {"run": run.id, "task_id": task_id}

@@ -10,7 +10,7 @@ from holdfast.model.entry import WatcherWriter
 from holdfast.model.run import Watch, WatchInfo
 from holdfast.model.scope import AssetScope
 from holdfast.portable.identifier import check_id
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql.operations import events
 from holdfast.stores.sql.operations.runs import free
@@ -67,7 +67,7 @@ def emit(operation_for: Lookup, context: Context, command: c.Emit) -> Steps[None
     watch, event = command.watch, command.event
     found = yield e.lock_watcher(), (yield from watch_params(watch))
     if not found or found[0][0] != watch.number:
-        raise refusal.watch_lost(watch)
+        raise refusals.watch_lost(watch)
     for write in command.writes:
         yield from operation_for(write)(context, write)
     if event is not None:

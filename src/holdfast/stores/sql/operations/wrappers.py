@@ -9,7 +9,7 @@ from holdfast.commands import Guard, Guarded, LiveAttempt, LiveWatch
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import TaskState
 from holdfast.model.value import encode
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations import entries
 from holdfast.stores.sql.operations.scopes import check_attempt, lock_scope
@@ -49,14 +49,14 @@ def _check(operation_for: Lookup, context: Context, guard: Guard, reading: bool)
     if isinstance(guard, LiveWatch):
         found = yield e.lock_watcher(), (yield from watch_params(guard.watch))
         if not found or found[0][0] != guard.watch.number:
-            raise refusal.watch_lost(guard.watch, reading)
+            raise refusals.watch_lost(guard.watch, reading)
         return
     get = c.Get(guard.scope, guard.key)
     if (yield from operation_for(get)(context, get)) != encode(guard.intent):
-        raise refusal.not_current(guard, reading)
+        raise refusals.not_current(guard, reading)
     for (state,) in (yield q.state(), {"owner": guard.scope.ti_text}):
         if state is not None and TaskState(state).ended:
-            raise refusal.job_over(guard, reading)
+            raise refusals.job_over(guard, reading)
 
 
 def _while_live(writer: TaskWriter, query: Query, reading: bool) -> Steps[rows.Row]:
@@ -64,7 +64,7 @@ def _while_live(writer: TaskWriter, query: Query, reading: bool) -> Steps[rows.R
     the writer is not the live attempt."""
     found = yield query
     if not found:
-        raise refusal.unknown_task(writer.scope)
+        raise refusals.unknown_task(writer.scope)
     newest, live, *_ = found[0]
     check_attempt(writer, newest, live, reading)
     return found[0]  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.commands.base import Category, Command, check_count
 from holdfast.errors import InvalidInput
-from holdfast.portable import tables as report
+from holdfast.portable import report_tables
 
 
 class Test(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Slice(msgspec.Struct, frozen=True):
 
 
 class Scan(Command[Slice], frozen=True, kw_only=True):
-    """Return rows of a table of `holdfast.portable.tables`, in order of their identity, starting
+    """Return rows of a table of `portable.report_tables`, in order of their identity, starting
     after `after` and up to `until`; empty: from the first, to the last. Expired entries are
     omitted."""
 
@@ -45,21 +45,21 @@ class Scan(Command[Slice], frozen=True, kw_only=True):
     """Limit in characters of values, confs or errors: the slice ends with the row beyond it."""
 
     def __post_init__(self) -> None:
-        report.check_columns(self.table, self.columns)
+        report_tables.check_columns(self.table, self.columns)
         check_count(
             f"tests of rows of `{self.table}`",
             len(self.tests),
-            report.MOST_TESTS,
+            report_tables.MOST_TESTS,
             "use fewer tests",
         )
         for test in self.tests:
-            report.check_test(self.table, test.column, test.operator, test.values)
+            report_tables.check_test(self.table, test.column, test.operator, test.values)
         for bound in filter(None, (self.after, self.until)):
-            report.check_identity(self.table, bound)
-        if not 1 <= self.limit <= report.LARGEST_SLICE:
+            report_tables.check_identity(self.table, bound)
+        if not 1 <= self.limit <= report_tables.LARGEST_SLICE:
             raise InvalidInput(
                 f"a slice of {self.limit} rows of the table `{self.table}`",
-                hint=f"from 1 to {report.LARGEST_SLICE:,}",
+                hint=f"from 1 to {report_tables.LARGEST_SLICE:,}",
             )
 
 
@@ -75,9 +75,9 @@ class PlanScan(Command[tuple[tuple[int | str, ...], ...]], frozen=True):
     rows: int
 
     def __post_init__(self) -> None:
-        report.check_table(self.table)
-        if not 1 <= self.most <= report.MOST_RANGES or not 1 <= self.rows < 2**31:
+        report_tables.check_table(self.table)
+        if not 1 <= self.most <= report_tables.MOST_RANGES or not 1 <= self.rows < 2**31:
             raise InvalidInput(
                 f"{self.most} ranges of {self.rows} rows of `{self.table}`",
-                hint=f"from 1 to {report.MOST_RANGES:,} ranges, of 1 row or more",
+                hint=f"from 1 to {report_tables.MOST_RANGES:,} ranges, of 1 row or more",
             )

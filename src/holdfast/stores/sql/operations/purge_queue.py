@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from holdfast import commands as c
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import is_in_place, is_reference
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.scopes import find, open_scope, resolve
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, each
-from holdfast.stores.sql.statements import objects as s
+from holdfast.stores.sql.statements import purge_queue as s
 from holdfast.stores.sql.statements.entries import lock_owner, map_indices, measured
 from holdfast.stores.sql.statements.scope_tables import ASSETS, TASKS, ScopeTables
 
@@ -128,7 +128,7 @@ def _untaken(
     by_key = not value or is_in_place(value)
     taken = any(one.taken and (by_key or one.value == value) for one in found)
     if taken or queued.get(""):
-        raise refusal.being_deleted(scope, key)
+        raise refusals.being_deleted(scope, key)
     return [one for one in found if not one.taken]
 
 
@@ -185,7 +185,7 @@ def _claimed(
     own = [one for one in found if one.reservation == reservation and one.value == reserved]
     # Airflow's workers, whose objects are overwritten in place, reserve nothing.
     if not own and (reservation or not is_in_place(value)):
-        raise refusal.not_reserved(scope, key)
+        raise refusals.not_reserved(scope, key)
     return own + [one for one in found if one.reservation is None and one.value == value]
 
 

@@ -39,7 +39,7 @@ class ScanShape(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """Source of the rows of a table of `holdfast.portable.tables`."""
+    """Source of the rows of a table of `holdfast.portable.report_tables`."""
 
     base: sa.Table
     """The table that has one row for each."""

@@ -10,11 +10,11 @@ from uuid import UUID
 from holdfast import commands as c
 from holdfast.model.load_record import expand_records
 from holdfast.model.value import shown
-from holdfast.portable.tables import IDENTITIES, LOADS, stored_columns
+from holdfast.portable.report_tables import IDENTITIES, LOADS, stored_columns
 from holdfast.stores.sql.dialects import Dialect
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.steps import Context, Query, Steps
-from holdfast.stores.sql.statements import tables as s
+from holdfast.stores.sql.statements import table_scans as s
 from holdfast.stores.sql.statements.scope_tables import Select
 
 PROBES = 256

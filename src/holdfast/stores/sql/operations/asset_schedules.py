@@ -24,7 +24,7 @@ from holdfast.model.dag import (
 )
 from holdfast.model.run import Run, RunKind
 from holdfast.model.scope import AssetScope
-from holdfast.stores import errors as refusal
+from holdfast.stores import refusals
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.runs import add_run, get_run
 from holdfast.stores.sql.operations.scopes import find
@@ -152,7 +152,7 @@ def _news(dag_id: str) -> Steps[list[Cursor]]:
     """Return the cursors with new events, if enough for a run. Raise NotFound for unknown DAGs."""
     found = yield d.schedule(), {"dag_id": dag_id}
     if not found:
-        raise refusal.unknown_dag(dag_id, [known for (known,) in (yield d.dag_ids(), {})])
+        raise refusals.unknown_dag(dag_id, [known for (known,) in (yield d.dag_ids(), {})])
     _, spec, paused = found[0]
     condition = condition_in(spec)
     if paused or condition is None:
