@@ -47,7 +47,7 @@ def outcomes(
 ) -> Counter[str]:
     pytester.makepyfile(test_store=STORE.format(refused=refused, gaps=gaps, differs=differs))
     # In a separate process, whose warnings are not errors.
-    ended = pytester.runpytest_subprocess("-q", "-k", select, "-p", "no:cacheprovider")
+    ended = pytester.runpytest_subprocess("-q", "--tb=no", "-k", select, "-p", "no:cacheprovider")
     found = Counter(ended.parseoutcomes())
     del found["deselected"]
     return found

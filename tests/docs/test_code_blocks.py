@@ -33,6 +33,7 @@ PAGES = [
 ]
 LONG = {
     "bulk-load",
+    "checkpointed-work",
     "custom-backend",
     "export-import",
     "incremental-loads",

@@ -161,6 +161,7 @@ def test_home_is_private(tmp_path: Path) -> None:
     assert home.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.full
 def test_home_is_private_with_an_external_database(tmp_path: Path) -> None:
     look_around(tmp_path, HOLDFAST__DATABASE__URL=f"sqlite:///{tmp_path / 'elsewhere.db'}")
 

@@ -110,6 +110,7 @@ def test_until_is_a_value_or_relative_to_now_or_a_function(
     assert ids(incremental(df, events, cursor="at").df) == [2]
 
 
+@pytest.mark.full
 def test_a_past_end_needs_no_spark_job(
     classic_spark: SparkSession, events: AssetStore, tmp_path: Path
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_past_end_needs_no_spark_job(
     assert load.write(lambda new: new.collect()) == Loaded(None, None, NOON)
 
 
+@pytest.mark.full
 def test_a_past_time_is_no_end_for_files_listed_earlier(
     classic_spark: SparkSession, events: AssetStore, tmp_path: Path
 ) -> None:

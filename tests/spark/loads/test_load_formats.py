@@ -43,6 +43,7 @@ def test_options_of_a_text_format_need_not_be_repeated(
     assert (row.at, row.text) == (int(noon.timestamp()), "a,b")
 
 
+@pytest.mark.full
 def test_another_format_than_that_of_the_loads_is_refused(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:
@@ -257,6 +258,7 @@ def test_csv_that_the_author_wrote_with_other_columns_is_refused(
         read_loads(spark, orders, str(out))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("format", ["csv", "json", "xml"])
 @pytest.mark.parametrize("value", ["5000000000L", "1.5D", "'abc'"])
 def test_files_of_the_author_of_another_type_than_the_saved_ones_are_an_error(

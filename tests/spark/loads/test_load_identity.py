@@ -170,6 +170,7 @@ def test_the_hash_does_not_depend_on_settings_of_the_session(local_spark: SparkS
     assert len(found) == 1
 
 
+@pytest.mark.full
 def test_a_struct_whose_fields_change_places_is_another_key(
     classic_spark: SparkSession, orders: AssetStore
 ) -> None:

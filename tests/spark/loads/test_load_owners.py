@@ -66,6 +66,7 @@ def test_a_backfill_of_an_ended_attempt_replaces_nothing(
     assert ids(spark.read.parquet(target)) == [9]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 def test_of_two_concurrent_backfills_the_later_one_is_read(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
@@ -111,6 +112,7 @@ def test_another_store_does_not_replace_the_loads_of_an_asset_with_the_same_name
     assert ids(read_loads(spark, asset, target)) == [1, 2]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 def test_a_load_with_other_rules_replaces_the_files_of_its_predecessor(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
@@ -150,6 +152,7 @@ def test_times_in_the_names_of_partitions_are_those_that_were_saved(
         spark.conf.set(zone, before)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("format", ["parquet", "orc", "json", "csv"])
 def test_times_in_the_names_of_partitions_are_in_utc_whatever_the_options(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, format: str
@@ -189,6 +192,7 @@ def test_a_time_is_read_from_files_where_another_path_has_it_in_names(
         assert row.at == noon.timestamp()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("format", ["parquet", "json", "csv"])
 def test_partition_by_in_another_case_keeps_the_values(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, format: str
@@ -213,6 +217,7 @@ def test_a_partition_that_spark_would_hide_is_refused(
         load.save(str(tmp_path / "out"), partition_by=".code")
 
 
+@pytest.mark.full
 def test_json_of_an_attempt_that_failed_does_not_change_types(
     classic_spark: SparkSession,
     store: Connection,
@@ -235,6 +240,7 @@ def test_json_of_an_attempt_that_failed_does_not_change_types(
     assert [(row.id, row.code) for row in found.collect()] == [(1, 5)]
 
 
+@pytest.mark.full
 def test_directories_with_another_partition_by_are_named(
     spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
@@ -354,6 +360,7 @@ def test_a_failed_backfill_is_not_read_when_it_is_repeated_elsewhere(
     assert ids(read_loads(spark, orders, first)) == [1]
 
 
+@pytest.mark.full
 def test_a_succeeded_backfill_is_kept_when_it_is_repeated_elsewhere(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
@@ -389,6 +396,7 @@ def refuse_to_save(df: DataFrame, store: AssetStore, path: str) -> None:
         incremental(df, store, **RANGE).save(path)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("steps", ["A w w", "A w B", "A B -A C", "A B -B C", "A -B A w C"])
 def test_a_saved_backfill_is_read_however_it_is_repeated_elsewhere(
@@ -526,6 +534,7 @@ def test_a_path_where_a_backfill_has_only_failed_has_no_loads(
         read_loads(spark, orders, str(tmp_path / "B"))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 def test_a_backfill_is_read_where_its_directory_was_moved_to(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
@@ -542,6 +551,7 @@ def test_a_backfill_is_read_where_its_directory_was_moved_to(
     assert ids(read_loads(spark, orders, str(tmp_path / "B"))) == [6]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 def test_the_quarantine_of_a_backfill_is_read_in_its_own_format(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
@@ -556,6 +566,7 @@ def test_the_quarantine_of_a_backfill_is_read_in_its_own_format(
     assert ids(read_loads(spark, orders, str(tmp_path / "A"))) == [1]
 
 
+@pytest.mark.full
 def test_backfills_below_different_paths_are_independent(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
@@ -664,6 +675,7 @@ def test_a_load_is_retried_below_the_same_path_however_it_is_spelled(
     assert ids(spark.read.parquet(path)) == [1]
 
 
+@pytest.mark.full
 def test_a_quarantine_is_recognised_however_its_path_is_spelled(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, spelled: tuple[str, str]
 ) -> None:
@@ -727,6 +739,7 @@ def test_a_withdrawal_removes_directory_and_drafts_unless_another_owns_them(
     assert (draft.exists(), target.exists()) == (left, left)
 
 
+@pytest.mark.full
 def test_times_of_partitions_that_the_author_wrote_are_not_taken_for_utc(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:

@@ -183,6 +183,7 @@ def test_an_export_is_imported_unchanged(
     assert recorded(source) == recorded(other) == []
 
 
+@pytest.mark.full
 def test_expired_entries_are_left_out(
     local_spark: SparkSession, other: Connection, postgres_database: ServerDatabase
 ) -> None:
@@ -216,6 +217,7 @@ def test_chunks_are_whole_dags_or_ranges_of_runs(local_spark: SparkSession, url:
     ]
 
 
+@pytest.mark.full
 def test_a_filtered_export_has_the_matching_entries(
     local_spark: SparkSession, url: str, source: Connection, tmp_path: Path
 ) -> None:
