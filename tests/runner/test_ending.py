@@ -12,7 +12,8 @@ from holdfast.model.run import Outcome, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.runner.protocol.messages import Failed, Skipped, Succeeded
 from holdfast.runner.protocol.parameters import MOST_INTERRUPTIONS
-from holdfast.runner.supervisor.ending import StopReason, ending_of, retry_delay
+from holdfast.runner.supervisor.ending import StopReason, ending_of
+from holdfast.runner.supervisor.retry_delay import retry_delay
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TASK = TaskSpec(task_id="load", operator="@task", retries=2, retry_delay=timedelta(minutes=1))

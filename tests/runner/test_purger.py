@@ -10,7 +10,7 @@ import pytest
 from holdfast.runner.supervisor.purger import Purger
 from holdfast.settings import ObjectStore
 from holdfast.stores.offload.configuration import Offloading
-from holdfast.stores.offload.store import Purged
+from holdfast.stores.offload.purging import Purged
 from holdfast.testing.model import MemoryStore
 
 

@@ -16,7 +16,7 @@ from holdfast.errors import StoreUnavailable, UnknownAsset
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores.sql import SqlStore
-from holdfast.stores.sql.operations.scopes import open_scope
+from holdfast.stores.sql.operations.fencing import open_scope
 from holdfast.stores.sql.operations.steps import Context, Steps
 
 ANN = ApiWriter("ann")

@@ -13,7 +13,7 @@ from holdfast.model.value import as_reference
 from holdfast.runner.supervisor import purger
 from holdfast.settings import ObjectStore
 from holdfast.stores.offload.configuration import Offloading
-from holdfast.stores.offload.store import BATCH
+from holdfast.stores.offload.purging import BATCH
 from holdfast.testing.model import MemoryStore
 
 ANN = ApiWriter("ann")

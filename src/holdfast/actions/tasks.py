@@ -9,8 +9,8 @@ import msgspec
 
 from holdfast import commands as c
 from holdfast.errors import InvalidInput, NotFound
+from holdfast.model.dag import spec_of
 from holdfast.model.run import TaskInstance, TaskState
-from holdfast.model.schedule_text import spec_of
 from holdfast.store import Steps
 
 FAILURES = (TaskState.FAILED, TaskState.UPSTREAM_FAILED)

@@ -13,15 +13,10 @@ from holdfast import commands as c
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import json_option, print_document, print_facts, print_table, say, when
 from holdfast.cli.parameter import ID
-from holdfast.model.dag import TaskSpec
+from holdfast.model.dag import TaskSpec, spec_of
 from holdfast.model.run import DagInfo, FileInfo, Run
-from holdfast.model.schedule_text import (
-    asset_text,
-    interval_text,
-    next_run_at,
-    schedule_text,
-    spec_of,
-)
+from holdfast.model.schedule_text import asset_text, interval_text, schedule_text
+from holdfast.model.timetable import next_run_at
 from holdfast.settings import load
 
 

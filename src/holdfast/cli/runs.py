@@ -30,9 +30,8 @@ from holdfast.cli.parameter import ID, conf_option, limit_option, moment
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.tasks import of_instance
 from holdfast.errors import Conflict, InvalidInput
-from holdfast.model.dag import Cron, DagSpec
+from holdfast.model.dag import Cron, DagSpec, spec_of
 from holdfast.model.run import Run, RunKind, RunState
-from holdfast.model.schedule_text import spec_of
 from holdfast.settings import load
 from holdfast.store import Store
 

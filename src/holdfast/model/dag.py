@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from holdfast.model.run import TriggerRule
+from holdfast.model.run import DagInfo, TriggerRule
 
 
 class AssetSpec(msgspec.Struct, frozen=True, tag="asset"):
@@ -177,3 +177,8 @@ def _assets_in(condition: Condition) -> tuple[AssetSpec, ...]:
     if isinstance(condition, AllOf | AnyOf):
         return tuple(asset for part in condition.of for asset in _assets_in(part))
     return ()
+
+
+def spec_of(dag: DagInfo) -> DagSpec:
+    """Return the definition of a DAG that the store knows."""
+    return msgspec.json.decode(dag.spec, type=DagSpec)

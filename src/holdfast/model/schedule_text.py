@@ -1,10 +1,8 @@
-"""The schedule of a DAG as text, and the time of its next run."""
+"""The schedule of a DAG as text."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-
-import msgspec
 
 from holdfast.model.dag import (
     AliasSpec,
@@ -14,25 +12,11 @@ from holdfast.model.dag import (
     AssetSpec,
     Condition,
     Cron,
-    DagSpec,
     Every,
     OnAssets,
     Schedule,
 )
 from holdfast.model.duration import duration_text
-from holdfast.model.run import DagInfo
-
-
-def spec_of(dag: DagInfo) -> DagSpec:
-    return msgspec.json.decode(dag.spec, type=DagSpec)
-
-
-def next_run_at(dag: DagInfo, now: datetime) -> datetime | None:
-    from holdfast.model.timetable import next_after
-
-    if dag.paused or dag.stale_at is not None:
-        return None
-    return next_after(spec_of(dag), dag.scheduled_until, now, dag.created_at)
 
 
 def schedule_text(schedule: Schedule | None) -> str:

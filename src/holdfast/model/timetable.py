@@ -16,8 +16,8 @@ import msgspec
 from cronsim import CronSim, CronSimError
 
 from holdfast.errors import InvalidInput
-from holdfast.model.dag import Cron, DagSpec, Every, Once
-from holdfast.model.run import RunKind
+from holdfast.model.dag import Cron, DagSpec, Every, Once, spec_of
+from holdfast.model.run import DagInfo, RunKind
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENT: Final = timedelta(microseconds=1)
@@ -64,6 +64,13 @@ def next_after(
     """Return when the next run is due, which may be in the past; None: never."""
     slot = upcoming(dag, scheduled_until, now, known_since)
     return None if slot is None else slot.run_after
+
+
+def next_run_at(dag: DagInfo, now: datetime) -> datetime | None:
+    """Return when the schedule starts the DAG's next run; None if it does not."""
+    if dag.paused or dag.stale_at is not None:
+        return None
+    return next_after(spec_of(dag), dag.scheduled_until, now, dag.created_at)
 
 
 def upcoming(

@@ -11,8 +11,7 @@ from typing import TypeAlias
 from holdfast import commands as c
 from holdfast.connection import open_store
 from holdfast.errors import StoreUnavailable
-from holdfast.model.dag import WatcherSpec
-from holdfast.model.schedule_text import spec_of
+from holdfast.model.dag import WatcherSpec, spec_of
 from holdfast.runner.protocol.orders import Unwatch, WatchAsset
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
 from holdfast.settings import Settings

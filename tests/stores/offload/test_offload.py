@@ -23,7 +23,8 @@ from holdfast.process import this_process
 from holdfast.settings import ObjectStore
 from holdfast.store import Store
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
-from holdfast.stores.offload.store import BATCH, OffloadStore
+from holdfast.stores.offload.purging import BATCH
+from holdfast.stores.offload.store import OffloadStore
 from holdfast.stores.sql import SqlStore
 from holdfast.testing import MakeStore, StateConformance
 from holdfast.testing.conformance.content import Content

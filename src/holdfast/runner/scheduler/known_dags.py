@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 from holdfast import commands as c
 from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.model.dag import DagSpec
-from holdfast.model.schedule_text import spec_of
+from holdfast.model.dag import DagSpec, spec_of
 from holdfast.runner.protocol.orders import FileParsed
 from holdfast.runner.scheduler.conductor import Conductor
 from holdfast.runner.scheduler.dag_files import DagDirectory, printable_path

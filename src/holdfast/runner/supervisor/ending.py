@@ -11,8 +11,8 @@ from holdfast.model.run import Ending, Outcome, TaskInstance, TaskState
 from holdfast.process import signal_name
 from holdfast.runner.protocol.messages import Failed, Report, Skipped, Succeeded
 from holdfast.runner.protocol.parameters import MOST_INTERRUPTIONS
+from holdfast.runner.supervisor.retry_delay import retry_delay
 
-LONGEST_DELAY = timedelta(days=1)
 FIRST_PAUSE = timedelta(seconds=2)
 """Pause before the next attempt after two interruptions in a row; it doubles with each further."""
 LONGEST_PAUSE = timedelta(seconds=30)
@@ -99,17 +99,6 @@ def _interrupted(instance: TaskInstance, reason: str, now: datetime) -> Ending:
         ready_at=now + pause,
         error=reason,
     )
-
-
-def retry_delay(task: TaskSpec, failures: int) -> timedelta:
-    """Return the delay before the retry that follows one more failure than `failures`."""
-    if not task.retry_backoff:
-        return min(task.retry_delay, task.max_retry_delay or task.retry_delay)
-    longest = min(task.max_retry_delay or LONGEST_DELAY, LONGEST_DELAY)
-    try:
-        return min(task.retry_delay * task.retry_backoff**failures, longest)
-    except OverflowError:
-        return longest
 
 
 def _failure(

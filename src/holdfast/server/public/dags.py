@@ -9,15 +9,10 @@ import msgspec
 from pydantic import Field
 
 from holdfast import commands as c
-from holdfast.model.dag import Cron, Every, OnAssets, Schedule, TaskSpec
+from holdfast.model.dag import Cron, Every, OnAssets, Schedule, TaskSpec, spec_of
 from holdfast.model.run import DagInfo, TriggerRule
-from holdfast.model.schedule_text import (
-    asset_text,
-    interval_text,
-    next_run_at,
-    schedule_text,
-    spec_of,
-)
+from holdfast.model.schedule_text import asset_text, interval_text, schedule_text
+from holdfast.model.timetable import next_run_at
 from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body

@@ -38,14 +38,14 @@ from holdfast.stores.sql.operations import (
     watches,
     wrappers,
 )
-from holdfast.stores.sql.operations.scopes import (
+from holdfast.stores.sql.operations.fencing import (
     Owner,
     count_write,
     lock_scope,
     open_map_indices,
     open_scope,
-    resolve,
 )
+from holdfast.stores.sql.operations.scopes import resolve
 from holdfast.stores.sql.operations.staging import (
     merged,
     seen,

@@ -7,10 +7,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from functools import partial
 from itertools import chain
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 from uuid import uuid4
 
 import msgspec
@@ -32,20 +31,16 @@ from holdfast.model.entry import Entry, Found, Page, TaskWriter, Version, Writer
 from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import HELD_TEXT, as_reference, is_reference, reference_in
 from holdfast.portable.backoff import Backoff
-from holdfast.portable.identifier import one_line
 from holdfast.settings import ObjectStore
 from holdfast.store import Store
 from holdfast.stores.backend.base import BaseStoreBackend
+from holdfast.stores.offload.purging import BATCH, Purged, Purging
 from holdfast.stores.offload.reference_store import ReferenceStore
 from holdfast.stores.offload.reservations import GroupedReservations
 from holdfast.stores.offload.storage import Parcel, Steps, storage_for
 
 A = TypeVar("A")
 
-LEASE: Final = timedelta(minutes=5)
-WORK: Final = 60.0
-"""Seconds after which no further deletion is started; one under way may finish."""
-BATCH: Final = 1000
 _MOST_READS: Final = 5
 _BUSY_TIMEOUT: Final = 330.0
 """Seconds that a writer waits for an object that is being deleted: longer than the lease."""
@@ -53,14 +48,6 @@ _BUSY_TIMEOUT: Final = 330.0
 _DEFAULTS: Final = ObjectStore()
 
 log = logging.getLogger("holdfast")
-
-
-class Purged(NamedTuple):
-    """Number of objects deleted, number that failed, and whether more may be due."""
-
-    gone: int
-    failed: int
-    more: bool
 
 
 class OffloadStore(ReferenceStore):
@@ -92,8 +79,7 @@ class OffloadStore(ReferenceStore):
         self._reservations = GroupedReservations(inner)
         self._names: dict[AssetScope, AssetScope] = {}
         self._staged: dict[tuple[Writer, StoreScope, str], c.Set] = {}
-        self._reported: set[str] = set()
-        """Reasons for failed deletions, each of which is logged once."""
+        self._purging = Purging(self._storage)
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = partial(
@@ -118,7 +104,7 @@ class OffloadStore(ReferenceStore):
     ) -> Purged:
         """Delete up to so many due objects that nothing refers to, of all scopes or of one; with
         `retry`, also those whose deletion has just failed. Failures stay in the queue."""
-        return self._run(self._purge(c.Part(scope), limit, retry=retry))
+        return self._run(self._purging.purge(c.Part(scope), limit, retry=retry))
 
     def _run(self, steps: Steps[A]) -> A:
         return flow.run(steps, self._do)
@@ -439,9 +425,9 @@ class OffloadStore(ReferenceStore):
         yield command
         scope = yield from self._named(command.scope)
         if isinstance(command, c.Delete):
-            yield from self._tidy(c.Part(scope))
+            yield from self._purging.tidy(c.Part(scope))
         else:
-            yield from self._tidy(c.Part(scope, command.all_map_indices), whole=True)
+            yield from self._purging.tidy(c.Part(scope, command.all_map_indices), whole=True)
 
     def _finish(self, command: c.FinishAttempt) -> Steps[None]:
         writer = command.writer
@@ -450,7 +436,7 @@ class OffloadStore(ReferenceStore):
         yield command
         for staged_key in [staged_key for staged_key in self._staged if staged_key[0] == writer]:
             del self._staged[staged_key]
-        yield from self._tidy(c.Part(writer.scope), whole=command.clear)
+        yield from self._purging.tidy(c.Part(writer.scope), whole=command.clear)
 
     def _send_staged(self, writer: TaskWriter) -> Steps[None]:
         """Offload the values that were held back, and stage their references."""
@@ -459,44 +445,3 @@ class OffloadStore(ReferenceStore):
                 if staged_key[0] == writer and command.value:
                     yield from self._sent((command,), lambda sent: sent[0])
                     del self._staged[staged_key]
-
-    def _tidy(self, part: c.Part, whole: bool = False) -> Steps[None]:
-        """Delete the objects that a change has left without a reference; `whole` after a change
-        that has emptied the part. Failures are logged, and stay in the queue."""
-        try:
-            while (done := (yield from self._purge(part, BATCH, whole))).more and not done.failed:
-                pass
-        except HoldfastError as error:
-            log.warning("objects of %s are left for a later purge: %s", part.scope, error)
-
-    def _purge(
-        self, part: c.Part, limit: int, whole: bool = False, retry: bool = False
-    ) -> Steps[Purged]:
-        taker = uuid4().hex
-        whole = whole and self._storage.clears
-        taken = yield c.TakePurges(limit, LEASE, taker, part, whole, retry)
-        if not taken.purges:
-            return Purged(0, 0, taken.due == limit)
-        purges = [purge for purge in taken.purges if purge.key]
-        try:
-            tried = yield from self._removed(part, purges, taken.barrier is not None)
-        except HoldfastError as error:
-            tried = {purge.id: str(error) for purge in purges}
-        gone = tuple(id for id, error in tried.items() if not error)
-        failed = tuple((id, error) for id, error in tried.items() if error)
-        barriers = [purge.id for purge in taken.purges if not purge.key]
-        if taken.barrier is not None:
-            barriers.append(taken.barrier)
-        yield c.FinishPurges(taker, (*gone, *barriers), failed)
-        for reason in {reason for _, reason in failed} - self._reported:
-            self._reported.add(reason)
-            log.warning("%d objects could not be deleted yet: %s", len(failed), one_line(reason))
-        return Purged(len(gone), len(failed), taken.due == limit)
-
-    def _removed(
-        self, part: c.Part, purges: Sequence[c.Purge], whole: bool
-    ) -> Steps[dict[int, str]]:
-        """Delete the objects of these purges, or of the whole part at once."""
-        if whole and (yield from self._storage.clear(part)):
-            return dict.fromkeys((purge.id for purge in purges), "")
-        return (yield from self._storage.remove(purges, WORK))

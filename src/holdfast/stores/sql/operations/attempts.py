@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import groupby
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from holdfast import commands as c
 from holdfast.errors import StaleAttempt
-from holdfast.model.entry import TaskWriter, Writer
+from holdfast.model.entry import Writer
 from holdfast.model.run import (
     RETURN_VALUE,
     AttemptInfo,
-    EmittedEvent,
     Ending,
     Outcome,
     RunKind,
     TaskState,
 )
-from holdfast.model.scope import AssetScope, TaskScope
-from holdfast.model.value import HELD_TEXT, larger
+from holdfast.model.scope import TaskScope
 from holdfast.stores import refusals
 from holdfast.stores.sql import rows, run_rows
-from holdfast.stores.sql.operations import events, results
-from holdfast.stores.sql.operations.entries import check_version, entry_of, put
+from holdfast.stores.sql.operations import results
 from holdfast.stores.sql.operations.entries import empty as empty_entries
+from holdfast.stores.sql.operations.fencing import Owner, open_scope
 from holdfast.stores.sql.operations.runs import lock_held_run
-from holdfast.stores.sql.operations.scopes import Owner, find, lock_scope, open_scope, resolve
-from holdfast.stores.sql.operations.staging import staged_by
+from holdfast.stores.sql.operations.scopes import find
+from holdfast.stores.sql.operations.staged_commit import Apply, apply_staged, take_effect
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
 from holdfast.stores.sql.statements import entries as s
 from holdfast.stores.sql.statements import runs as r
 from holdfast.stores.sql.statements import staging as g
 
-Apply: TypeAlias = Callable[[Context, int, list[rows.Row], TaskWriter], Steps[None]]
-"""Function that applies the staged writes to one asset."""
 Empty: TypeAlias = Callable[[Context, Owner, Writer], Steps[None]]
 """Function that deletes all entries of a scope whose row is locked."""
 
@@ -76,27 +71,6 @@ def _lock(scope: TaskScope) -> Steps[tuple[Owner, int, int | None]]:
     return Owner(tables, id, revision, scope), newest, live
 
 
-def apply_staged(
-    context: Context, asset_id: int, staged: list[rows.Row], writer: TaskWriter
-) -> Steps[None]:
-    """Apply the staged writes to one asset as one version of it."""
-    asset = yield from resolve(AssetScope(asset_id))
-    owner = yield from lock_scope(asset, writer)
-    values = []
-    for _, key, value, advances, if_version in staged:
-        if not advances:
-            yield from check_version(owner, key, if_version)
-        else:
-            entry = yield from entry_of(owner, key)
-            standing = entry.value if entry else None
-            value = larger(standing, value, f"`{key}` of {asset}")
-            if value is standing:
-                continue
-        values.append((key, value))
-    if values:
-        yield from put(context, owner, values, writer)
-
-
 def finish_attempt(
     context: Context,
     command: c.FinishAttempt,
@@ -107,7 +81,7 @@ def finish_attempt(
     owner = yield from open_scope(writer.scope, writer)
     ending = command.ending or _plain(command.succeeded)
     if command.succeeded:
-        yield from _take_effect(context, writer, ending.events, apply)
+        yield from take_effect(context, writer, ending.events, apply)
         if ending.result is not None:
             yield from results.keep(context, owner, RETURN_VALUE, ending.result)
         if command.clear:
@@ -119,25 +93,6 @@ def _plain(succeeded: bool) -> Ending:
     if succeeded:
         return Ending(outcome=Outcome.SUCCESS, state=TaskState.SUCCESS)
     return Ending(outcome=Outcome.FAILED, state=TaskState.FAILED)
-
-
-def _take_effect(
-    context: Context, writer: TaskWriter, emitted: Sequence[EmittedEvent], apply: Apply
-) -> Steps[None]:
-    """Apply the staged writes and record the events: asset by asset, in the common lock order."""
-    staged = {
-        asset_id: list(writes)
-        for asset_id, writes in groupby((yield from staged_by(writer)), key=lambda row: row[0])
-    }
-    happened = yield from events.by_asset(context, emitted, writer.scope)
-    for asset_id in sorted({*staged, *happened}):
-        for _, key, value, *_ in staged.get(asset_id, ()):
-            if value == HELD_TEXT:
-                raise refusals.held_back(AssetScope(asset_id), key)
-        if asset_id in staged:
-            yield from apply(context, asset_id, staged[asset_id], writer)
-        for event in happened.get(asset_id, ()):
-            yield from events.record(context, asset_id, event, writer.scope)
 
 
 def end_attempt(owner: Owner, ending: Ending) -> Steps[None]:

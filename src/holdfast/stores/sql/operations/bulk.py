@@ -17,8 +17,9 @@ from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.stores import refusals
 from holdfast.stores.sql import rows
 from holdfast.stores.sql import tables as t
+from holdfast.stores.sql.operations.fencing import begin, lock_scope
 from holdfast.stores.sql.operations.purge_queue import name_objects
-from holdfast.stores.sql.operations.scopes import begin, known, lock_scope, resolve, unknown
+from holdfast.stores.sql.operations.scopes import known, resolve, unknown
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, each
 from holdfast.stores.sql.statements import bulk as s
 from holdfast.stores.sql.statements import entries as entry_statements

@@ -12,15 +12,9 @@ from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import is_reference
 from holdfast.stores import refusals
 from holdfast.stores.sql import rows
+from holdfast.stores.sql.operations.fencing import Owner, count_write, open_map_indices, open_scope
 from holdfast.stores.sql.operations.purge_queue import claim_objects
-from holdfast.stores.sql.operations.scopes import (
-    Owner,
-    count_write,
-    find,
-    known,
-    open_map_indices,
-    open_scope,
-)
+from holdfast.stores.sql.operations.scopes import find, known
 from holdfast.stores.sql.operations.staging import seen, stage, staged_for
 from holdfast.stores.sql.operations.steps import Context, Steps
 from holdfast.stores.sql.statements import entries as s

@@ -8,8 +8,9 @@ from holdfast.model.rewind import choose
 from holdfast.model.value import larger
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.entries import entry_of, put, record
+from holdfast.stores.sql.operations.fencing import open_scope
 from holdfast.stores.sql.operations.measuring import up_to_size
-from holdfast.stores.sql.operations.scopes import find, known, open_scope
+from holdfast.stores.sql.operations.scopes import find, known
 from holdfast.stores.sql.operations.staging import stage_advance
 from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
 from holdfast.stores.sql.statements import entries as s

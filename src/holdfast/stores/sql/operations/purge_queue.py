@@ -17,8 +17,9 @@ from holdfast.model.scope import AssetScope, StoreScope, TaskScope
 from holdfast.model.value import is_in_place, is_reference
 from holdfast.stores import refusals
 from holdfast.stores.sql import rows
+from holdfast.stores.sql.operations.fencing import open_scope
 from holdfast.stores.sql.operations.measuring import up_to_size
-from holdfast.stores.sql.operations.scopes import find, open_scope, resolve
+from holdfast.stores.sql.operations.scopes import find, resolve
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, each
 from holdfast.stores.sql.statements import purge_queue as s
 from holdfast.stores.sql.statements.entries import lock_owner, map_indices, measured

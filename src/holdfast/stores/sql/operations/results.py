@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast import commands as c
+from holdfast.stores.sql.operations.fencing import Owner, open_scope
 from holdfast.stores.sql.operations.measuring import up_to_size
-from holdfast.stores.sql.operations.scopes import Owner, open_scope
 from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
 from holdfast.stores.sql.statements import runs as s
 from holdfast.stores.sql.statements.entries import measured

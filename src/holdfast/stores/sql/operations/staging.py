@@ -14,8 +14,9 @@ from holdfast.model.scope import AssetScope, StoreScope
 from holdfast.model.staged import overlaid
 from holdfast.model.value import larger
 from holdfast.stores.sql import rows
+from holdfast.stores.sql.operations.fencing import Owner
 from holdfast.stores.sql.operations.measuring import up_to_size
-from holdfast.stores.sql.operations.scopes import Owner, find
+from holdfast.stores.sql.operations.scopes import find
 from holdfast.stores.sql.operations.steps import NO_LIMIT, Context, Steps
 from holdfast.stores.sql.statements import entries as s
 from holdfast.stores.sql.statements import staging as g

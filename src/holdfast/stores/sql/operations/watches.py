@@ -13,8 +13,9 @@ from holdfast.portable.identifier import check_id
 from holdfast.stores import refusals
 from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql.operations import events
+from holdfast.stores.sql.operations.fencing import lock_scope
 from holdfast.stores.sql.operations.runs import free
-from holdfast.stores.sql.operations.scopes import lock_scope, resolve
+from holdfast.stores.sql.operations.scopes import resolve
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Lookup, Steps
 from holdfast.stores.sql.statements import events as e
 

@@ -12,7 +12,7 @@ from holdfast.model.value import encode
 from holdfast.stores import refusals
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations import entries
-from holdfast.stores.sql.operations.scopes import check_attempt, lock_scope
+from holdfast.stores.sql.operations.fencing import check_attempt, lock_scope
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Lookup, Query, Steps
 from holdfast.stores.sql.operations.watches import watch_params
 from holdfast.stores.sql.statements import events as e
