@@ -9,7 +9,7 @@ CLASSES := $(VENV)/spark-classes.jsa
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(READY) ## a virtual environment with holdfast and what its development needs, and Java
+setup: $(READY) ## install holdfast and the development dependencies into .venv, and Java
 	@setup/install_java.sh
 
 $(READY): pyproject.toml constraints.txt
@@ -52,7 +52,7 @@ format: setup ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup ## write the reference pages anew from the code
+docs: setup ## regenerate the reference pages from the code
 	$(BIN)/python docs/generate.py
 
 bench: setup ## measure side by side, within 15 minutes
@@ -69,5 +69,5 @@ bench-full: setup ## the same at the large sizes
 	BENCH_SIZE=full $(BIN)/python -m bench.spark
 	BENCH_SIZE=full $(BIN)/python -m bench.offload
 
-clean: ## remove what setup and runs have left
+clean: ## remove the environments and the files of runs
 	rm -rf $(VENV) .venv-airflow .demo .holdfast .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -121,9 +121,9 @@ def test_the_loads_of_an_asset_are_listed_newest_first(holdfast, store):
     assert header.split("\t")[:8] == [
         *("key", "number", "kind", "state", "from", "to", "rows", "seconds")
     ]
-    assert first.startswith("watermark\t0\tload\tstands\t\t10\t10\t1.5\t2026-01-31T05:00:00")
+    assert first.startswith("watermark\t0\tload\tcurrent\t\t10\t10\t1.5\t2026-01-31T05:00:00")
     assert first.endswith("\tunique id: 0, rows: 2\t/lake/a, /lake/b")
-    assert late.startswith("late\t0\tload\tstands\ta\tb\t\t1.5\t")
+    assert late.startswith("late\t0\tload\tcurrent\ta\tb\t\t1.5\t")
     assert second.startswith("watermark\t1\tload\tundone\t\t20\t")
     assert by_key == [header, late]
     assert limited == [header, second]

@@ -22,7 +22,7 @@ from holdfast.settings import load
 from holdfast.store import Store
 
 WHAT_NEXT = (
-    "Remove their data, or its rows are there twice: --remove-data removes directories. "
+    "Remove their data, or its rows will be doubled: --remove-data removes directories. "
     "A write that replaces rows needs no removal."
 )
 REWIND = ("state-store", "rewind", "--asset", "orders", "watermark")

@@ -475,7 +475,7 @@ def test_a_dry_run_of_a_rewind_changes_nothing(holdfast, orders):
 
     assert shown.out == '"2026-01-02"\n'
     assert shown.err.startswith("Would restore version 2")
-    assert (document["dry_run"], document["put_back"]["version"]) == (True, 2)
+    assert (document["dry_run"], document["restored"]["version"]) == (True, 2)
     assert orders.execute(GetEntry(ORDERS, "watermark")).version == 3
 
 

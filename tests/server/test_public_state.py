@@ -430,10 +430,10 @@ def test_a_rewind_restores_an_old_value(api: Api, orders: str) -> None:
     api.put(f"{orders}/k", 2)
 
     dry = api.ask("POST", f"{orders}/k/rewind", {"version": first, "dry_run": True})
-    assert (dry.json["put_back"]["value"], dry.json["dry_run"]) == (1, True)
+    assert (dry.json["restored"]["value"], dry.json["dry_run"]) == (1, True)
     assert api.get(f"{orders}/k")["value"] == 2
     done = api.ask("POST", f"{orders}/k/rewind", {"at": at})
-    assert (done.status, done.json["put_back"]["version"]) == (200, first)
+    assert (done.status, done.json["restored"]["version"]) == (200, first)
     assert api.get(f"{orders}/k")["value"] == 1
 
 
@@ -442,7 +442,7 @@ def test_a_rewind_goes_to_before_a_run(api: Api, orders: str) -> None:
     writer = TaskWriter(LOADING, api.store.execute(c.StartAttempt(LOADING)))
     api.store.execute(c.Set(AssetScope(name="orders"), "k", "2", writer))
 
-    assert api.ask("POST", f"{orders}/k/rewind", {"run_id": "r1"}).json["put_back"]["value"] == 1
+    assert api.ask("POST", f"{orders}/k/rewind", {"run_id": "r1"}).json["restored"]["value"] == 1
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def delete(name: str, yes: bool, as_json: bool) -> None:
         print_document({"deleted": 1})
 
 
-_STATES: Final = {True: "undone", False: "stands", None: "unknown"}
+_STATES: Final = {True: "undone", False: "current", None: "unknown"}
 
 
 def print_loads(loads: Sequence[Load]) -> None:

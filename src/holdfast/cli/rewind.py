@@ -106,7 +106,7 @@ def rewind(
     if as_json:
         print_document(
             {
-                "put_back": document.of_version(step) if step else None,
+                "restored": document.of_version(step) if step else None,
                 "dry_run": dry_run,
                 "undone": [document.of_load(one) for one in undoing.undone],
                 "removed": removal.removed,
@@ -152,7 +152,7 @@ def say_effect(undoing: Undoing, earlier: Sequence[Load], dry_run: bool, remove_
         say_loads(undoing.revived)
     if undoing.undone and not remove_data:
         say(
-            "Remove their data, or its rows are there twice: --remove-data removes "
+            "Remove their data, or its rows will be doubled: --remove-data removes "
             "directories. A write that replaces rows needs no removal."
         )
     if undoing.forgotten:

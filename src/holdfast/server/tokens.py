@@ -104,7 +104,7 @@ class Tokens:
         return jwt.encode(claims, key.secret, ALGORITHM, headers={"kid": key.id})
 
     def verify(self, text: str) -> Verified:
-        """Return the content of a token. Raise TokenRefused where it is not good."""
+        """Return the content of a token. Raise TokenRefused if it is not valid."""
         if text in self._known:
             key, verified = self._known[text]
             if _is_good(verified) and self._keys.find(key):

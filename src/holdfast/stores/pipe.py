@@ -40,7 +40,7 @@ class PipeStore(Store):
     def __reduce__(self) -> Any:
         raise NotSupported(
             "the stores of a running task cannot be pickled",
-            hint="pass the values that you read from them",
+            hint="use the handle() of the store, or pass the values that you read",
         )
 
     def supports(self, command: type[Command[Any]]) -> bool:

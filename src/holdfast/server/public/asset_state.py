@@ -73,7 +73,7 @@ class RewindBody(Body):
 class Rewound(Answer):
     """The result of a rewind."""
 
-    put_back: AssetStateStoreVersion | None = Field(
+    restored: AssetStateStoreVersion | None = Field(
         description="The restored version, stored as a new version. Null, or a version that "
         "deleted the key: the key did not exist then, and is deleted."
     )
@@ -116,7 +116,7 @@ async def rewind_asset_state_store(
     """Restore an old value, as a new version."""
     target = rewind_target(body.version, body.run_id, body.at)
     step = await caller.aexecute(c.Rewind(scope, key, target, caller.writer, body.dry_run))
-    return Rewound(put_back=None if step is None else of_version(step), dry_run=body.dry_run)
+    return Rewound(restored=None if step is None else of_version(step), dry_run=body.dry_run)
 
 
 @router.get(PATH + "/{key:path}")
