@@ -18,7 +18,7 @@ from holdfast.server.app import make_app
 from holdfast.server.keys import SigningKeys
 from holdfast.server.tokens import Tokens
 from holdfast.settings import Declared, Settings, declared
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 REFERENCE = Path(__file__).parent / "reference"
 CLI_INTRODUCTION = (

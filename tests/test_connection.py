@@ -26,7 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import TaskScope
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 LOAD = ("sales", "monday", "load")
 

@@ -15,7 +15,7 @@ from holdfast.accessor.task_store import ExternalTaskStore, TaskStore
 from holdfast.errors import InvalidInput, UnknownAsset, UnknownTaskInstance, UnreadableValue
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope, TaskScope
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 TASK = TaskScope("sales", "monday", "load")
 ORDERS = AssetScope(name="orders")

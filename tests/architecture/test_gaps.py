@@ -13,7 +13,7 @@ import pytest
 from holdfast import commands as c
 from holdfast.errors import NotSupported
 from holdfast.testing import StateConformance
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 
 class Refuses(MemoryStore):

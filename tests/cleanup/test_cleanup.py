@@ -20,7 +20,7 @@ from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server.serve import build
 from holdfast.settings import StateStore, load
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 ANN = ApiWriter("ann")
 LOAD = TaskScope("etl", "r1", "load")

@@ -17,7 +17,7 @@ from holdfast.cli import invoke
 from holdfast.commands import DeclareAsset, Now, RegisterTask, Set
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import TaskScope
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 
 @pytest.fixture(autouse=True)

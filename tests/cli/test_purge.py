@@ -19,7 +19,7 @@ from holdfast.model.value import as_reference
 from holdfast.settings import ObjectStore
 from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("etl", "r1", "load")

@@ -13,7 +13,7 @@ from holdfast.errors import InvalidInput, StoreUnavailable
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.portable.json_rules import MOST_LISTED
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 from holdfast.wire.codec import answer_type, command_types
 
 ANN = ApiWriter("ann")

@@ -28,8 +28,8 @@ from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, RunKind, 
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import as_reference
 from holdfast.stores.sql import SqlStore, schema
+from holdfast.stores.sql.purge_triggers import create_triggers, drop_triggers
 from holdfast.stores.sql.tables import metadata
-from holdfast.stores.sql.triggers import create_triggers, drop_triggers
 from holdfast.testing import Clock
 
 ANN = ApiWriter("ann")

@@ -11,7 +11,7 @@ from holdfast.runner.supervisor.purger import Purger
 from holdfast.settings import ObjectStore
 from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.offload.purging import Purged
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 
 def test_a_purger_that_is_stopped_during_a_pass_makes_another(

@@ -29,7 +29,7 @@ from holdfast.runner.task.dag_import import load_file
 from holdfast.runner.task.execution import call_back, execute
 from holdfast.runner.task.watching import watch
 from holdfast.store import Store
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 A = TypeVar("A")
 

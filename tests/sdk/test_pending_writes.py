@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError, NotSupported, VersionConflict
 from holdfast.model.entry import WatcherWriter
 from holdfast.model.scope import AssetScope
 from holdfast.stores.buffered import BufferedStore
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 SCOPE = AssetScope(name="a", uri="a")
 

@@ -22,7 +22,7 @@ from holdfast.server.embedded import EmbeddedServer
 from holdfast.server.http import middleware
 from holdfast.server.http.limits import Bodies
 from holdfast.settings import load
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 PATIENCE = 20.0
 CHUNKED = b"POST /health HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"

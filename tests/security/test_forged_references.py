@@ -18,7 +18,7 @@ from holdfast.settings import ObjectStore
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from holdfast.stores.offload.storage import ObjectStorage
 from holdfast.stores.offload.store import OffloadStore
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("d" * 250, "r" * 250, "t" * 250)

@@ -17,7 +17,7 @@ from holdfast.spark.jobs.clusters.local import LocalSubmit
 from holdfast.spark.jobs.clusters.standalone import StandaloneCluster
 from holdfast.spark.jobs.job import SparkJob
 from holdfast.spark.jobs.watch import Watch
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 INTENT = "6c1d9f0e-5a0b-4d53-9d0c-000000000001"
 FOREIGN = "6c1d9f0e-5a0b-4d53-9d0c-000000000002"

@@ -14,7 +14,7 @@ from holdfast.runner.supervisor import purger
 from holdfast.settings import ObjectStore
 from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.offload.purging import BATCH
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("d", "r", "t")

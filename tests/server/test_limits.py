@@ -20,7 +20,7 @@ from holdfast.server.execution import content
 from holdfast.server.execution import routes as execution
 from holdfast.server.http import limits, middleware
 from holdfast.server.http.limits import RateLimit
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 NOW = {"command": "Now"}
 

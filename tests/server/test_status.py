@@ -25,7 +25,7 @@ from holdfast.model.entry import ApiWriter
 from holdfast.model.value import as_reference
 from holdfast.server import metrics, status
 from holdfast.server.execution.openapi import command_schemas
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 
 @pytest.fixture(autouse=True)

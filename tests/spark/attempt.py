@@ -18,7 +18,7 @@ from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope
 from holdfast.spark.session.address import SparkAddress
 from holdfast.spark.session.session import task_session
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

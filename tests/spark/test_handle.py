@@ -47,7 +47,7 @@ from holdfast.portable.transport import Endpoint, shared
 from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Settings, load
 from holdfast.spark.handles import job_endpoint
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 TASK = ("sales", "monday", "load")
 INTENT = "5d0f9d0e-7d0c-4c39-9f3a-3f7f0d9b6a11"

@@ -53,7 +53,7 @@ from holdfast.testing import (
     StateConformance,
 )
 from holdfast.testing.conformance.fixtures import StoreFixtures
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 TASK = TaskScope("sales", "monday", "load")
 ORDERS = AssetScope(name="orders")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.testing import MakeStore, StoreConformance
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 
 class TestMemoryStore(StoreConformance):

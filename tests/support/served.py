@@ -19,7 +19,7 @@ from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import Api, Settings, StateStore
 from holdfast.store import Store
 from holdfast.stores.http import HttpStore
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 A = TypeVar("A")
 

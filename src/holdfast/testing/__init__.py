@@ -7,7 +7,8 @@ A store's test file is a subclass of `StoreConformance` with one fixture:
         def make_store(self):
             return lambda clock: MyStore(clock=clock)
 
-and that of a worker-side backend is a subclass of `WorkerBackendConformance`.
+that of a store of runs also one of `RunConformance`, and that of a worker-side backend one of
+`WorkerBackendConformance`.
 
 `StoreConformance` includes `StoreMachine`, which sends random commands to the store and to a dict;
 outside of the suite, `machine_for(make_store).TestCase` runs it.

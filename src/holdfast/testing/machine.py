@@ -26,7 +26,7 @@ from holdfast.testing.answers import comparable, pages, versions
 from holdfast.testing.client import open_client
 from holdfast.testing.clock import Clock
 from holdfast.testing.gaps import Gap, needs
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 TASKS = [
     TaskScope("sales", "monday", "load", 0),

@@ -25,7 +25,7 @@ from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.scope import AssetScope
 from holdfast.spark.checkpoints.checkpoint import PER_ENTRY, checkpointed
 from holdfast.spark.checkpoints.item import LONGEST, directory_of, name_of
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 A = TypeVar("A")
 

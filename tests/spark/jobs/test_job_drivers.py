@@ -24,7 +24,7 @@ from holdfast.model.scope import TaskScope
 from holdfast.spark.jobs.claim import Claim, claim_key
 from holdfast.spark.jobs.driver import NOT_MINE, driver
 from holdfast.spark.jobs.ticket import Ticket
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 KEY = "spark_job"
 INTENT = "5d0f9d0e-7d0c-4c39-9f3a-3f7f0d9b6a11"

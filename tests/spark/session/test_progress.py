@@ -17,7 +17,7 @@ from holdfast.errors import StaleAttempt
 from holdfast.model.entry import TaskWriter
 from holdfast.spark.session.progress import Progress
 from holdfast.spark.session.row_count import RowCount
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 A = TypeVar("A")
 

@@ -21,7 +21,7 @@ from holdfast.errors import Conflict, InvalidType, NotFound, UnknownTaskInstance
 from holdfast.model.entry import TaskWriter
 from holdfast.spark.streams.batch import Batch, query_of
 from holdfast.spark.streams.streaming import follow, foreach_batch
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from holdfast.model.run import Ending, TaskState
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.operations import OPERATIONS
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 from holdfast.testing.runs.samples import (
     ANN,
     FIRST,

@@ -32,7 +32,7 @@ from holdfast.testing.conformance.entries import Entries
 from holdfast.testing.conformance.history import Histories
 from holdfast.testing.conformance.random_commands import RandomCommands
 from holdfast.testing.conformance.staging import Staging
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("sales", "monday", "load")

@@ -16,7 +16,7 @@ from holdfast.settings import ObjectStore
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from holdfast.stores.offload.reference_store import entries_of
 from holdfast.stores.offload.store import OffloadStore
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 ANN = ApiWriter("ann")
 TASK = TaskScope("d", "r", "t")

@@ -18,7 +18,7 @@ from holdfast.stores.offload.hook_names import WorkerHooks
 from holdfast.stores.offload.objects.backend import ObjectStoreBackend
 from holdfast.stores.offload.store import OffloadStore
 from holdfast.testing import WorkerBackendConformance
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 from holdfast.testing.worker_backend import SCOPES
 
 

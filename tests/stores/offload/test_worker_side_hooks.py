@@ -34,7 +34,7 @@ from holdfast.testing.conformance.entries import Entries
 from holdfast.testing.conformance.expiry import Expiry
 from holdfast.testing.conformance.listing import Listing
 from holdfast.testing.conformance.watermarks import Watermarks
-from holdfast.testing.model import MemoryStore
+from holdfast.testing.memory_store import MemoryStore
 
 SPELLINGS = [CanonicalHooks, AirflowHooks, DraftReferenceHooks, DraftValueHooks]
 ANN = ApiWriter("ann")

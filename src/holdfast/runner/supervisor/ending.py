@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from holdfast.model.dag import TaskSpec
@@ -11,11 +11,7 @@ from holdfast.model.run import Ending, Outcome, TaskInstance, TaskState
 from holdfast.process import signal_name
 from holdfast.runner.protocol.messages import Failed, Report, Skipped, Succeeded
 from holdfast.runner.protocol.parameters import MOST_INTERRUPTIONS
-from holdfast.runner.supervisor.retry_delay import retry_delay
-
-FIRST_PAUSE = timedelta(seconds=2)
-"""Pause before the next attempt after two interruptions in a row; it doubles with each further."""
-LONGEST_PAUSE = timedelta(seconds=30)
+from holdfast.runner.supervisor.retry_delay import interruption_pause, retry_delay
 
 
 class StopReason(StrEnum):
@@ -92,11 +88,10 @@ def _interrupted(instance: TaskInstance, reason: str, now: datetime) -> Ending:
     if before + 1 >= MOST_INTERRUPTIONS:
         error = f"{reason}, {MOST_INTERRUPTIONS} times in a row"
         return Ending(outcome=Outcome.INTERRUPTED, state=TaskState.FAILED, error=error)
-    pause = min(FIRST_PAUSE * 2 ** (before - 1), LONGEST_PAUSE) if before else timedelta(0)
     return Ending(
         outcome=Outcome.INTERRUPTED,
         state=TaskState.SCHEDULED,
-        ready_at=now + pause,
+        ready_at=now + interruption_pause(before),
         error=reason,
     )
 

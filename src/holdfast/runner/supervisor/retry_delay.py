@@ -1,4 +1,4 @@
-"""Delay before a retry: the task's own, with backoff."""
+"""Delays before the next attempt: after a failure the task's own, and after interruptions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from datetime import timedelta
 from holdfast.model.dag import TaskSpec
 
 LONGEST_DELAY = timedelta(days=1)
+FIRST_PAUSE = timedelta(seconds=2)
+"""Pause before the next attempt after two interruptions in a row; it doubles with each further."""
+LONGEST_PAUSE = timedelta(seconds=30)
 
 
 def retry_delay(task: TaskSpec, failures: int) -> timedelta:
@@ -18,3 +21,8 @@ def retry_delay(task: TaskSpec, failures: int) -> timedelta:
         return min(task.retry_delay * task.retry_backoff**failures, longest)
     except OverflowError:
         return longest
+
+
+def interruption_pause(before: int) -> timedelta:
+    """Return the pause after an interruption that follows so many others."""
+    return min(FIRST_PAUSE * 2 ** (before - 1), LONGEST_PAUSE) if before else timedelta(0)

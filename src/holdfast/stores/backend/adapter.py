@@ -30,13 +30,13 @@ from holdfast.stores.sql import SqlStore, rows
 from holdfast.stores.sql.operations import (
     OPERATIONS,
     attempts,
-    expiry,
+    cleanup,
+    guards,
     purge_queue,
     registry,
     requests,
     tasks,
     watches,
-    wrappers,
 )
 from holdfast.stores.sql.operations.fencing import (
     Owner,
@@ -99,7 +99,7 @@ class BackendStore(Store):
             c.CleanUpBackend: self._clean_up,
             c.TakePurges: self._take_purges,
             Once: partial(requests.once, self._operation, revocable=False),
-            Guarded: partial(wrappers.guarded, self._operation),
+            Guarded: partial(guards.guarded, self._operation),
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -354,10 +354,10 @@ class BackendStore(Store):
         yield from registry.delete_asset(context, command)
 
     def _delete_orphans(self, context: Context, command: c.DeleteOrphans) -> Steps[int]:
-        orphans = yield from expiry.lock_orphans(command)
+        orphans = yield from cleanup.lock_orphans(command)
         for scope in orphans:
             yield from self._emptied(scope)
-            yield from expiry.mark_swept(scope)
+            yield from cleanup.mark_swept(scope)
         return len(orphans)
 
     def _clean_up(self, context: Context, command: c.CleanUpBackend) -> Steps[BackendCleanup]:

@@ -426,9 +426,9 @@ purge = sa.Table(
 )
 """Purge queue: objects of a task instance or an asset, either of which may be gone, that no entry
 refers to any more; and reserved ones, which become due when the reservation expires. `value` is the
-value of the entry, past or future. Triggers (`triggers.py`) add the objects that a change leaves
-without a reference. An object of a custom backend's entry, which has no triggers, is `tracked`:
-checked periodically."""
+value of the entry, past or future. The triggers of `purge_triggers.py` add the objects that a
+change leaves without a reference. An object of a custom backend's entry, which has no triggers, is
+`tracked`: checked periodically."""
 
 client_request = sa.Table(
     "hf_client_request",

@@ -30,7 +30,7 @@ from holdfast.model.staged import overlaid
 from holdfast.model.value import HELD_TEXT, encode, is_in_place, is_reference, larger
 from holdfast.store import Store
 from holdfast.stores import refusals
-from holdfast.testing.model_queue import Object, ObjectQueue
+from holdfast.testing.memory_queue import Object, ObjectQueue
 
 A = TypeVar("A")
 
