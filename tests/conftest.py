@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -60,15 +61,14 @@ LONG = ("chaos", "examples", "runner", "spark")
 """Directories whose tests take seconds: of the cases of a test, `make test` runs one."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sort tests by their length, and mark tests that belong to `make test-all`.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
+    """Mark tests that belong to `make test-all`, and deal the selected ones to the workers.
 
-    Long tests come first, so that no worker ends with one, and those with Spark before the others,
-    so that what they share is made once. The conformance suite is shipped without our markers, so
-    they are put on its tests here.
+    The conformance suite is shipped without our markers, so they are put on its tests here.
     """
-    items.sort(key=lambda item: (item.get_closest_marker("xdist_group") is None, not is_long(item)))
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.name.startswith("test_random_commands"):
@@ -87,10 +87,42 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         tier = FULL if item.get_closest_marker("full") else QUICK
         config.stash.setdefault(tier, set()).add(item.name.partition("[")[0])
+    yield
+    items[:] = dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)))
+
+
+def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Return the tests in an order of which each worker at first gets an equal part.
+
+    Long tests begin every part, so that no worker ends with one. Those with a Spark in their own
+    process are in one part, and those with a Spark server in another, as each worker that runs such
+    tests starts a Spark.
+    """
+    parts: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    modules = sorted({item.path for item in items if is_long(item) and not on_spark(item)})
+    for item in items:
+        if on_spark(item):
+            parts[0 if uses_own_spark(item) else 1 % workers].append(item)
+        elif is_long(item):
+            parts[(2 + modules.index(item.path) % 2) % workers].append(item)
+    short = [item for item in items if not is_long(item)]
+    for number, part in enumerate(parts):
+        end = len(items) * (number + 1) // workers - len(items) * number // workers - len(part)
+        part += short[: max(end, 0)]
+        del short[: max(end, 0)]
+    return [*itertools.chain(*parts), *short]
 
 
 def is_long(item: pytest.Item) -> bool:
     return item.path.relative_to(ROOT).parts[0] in LONG
+
+
+def on_spark(item: pytest.Item) -> bool:
+    return item.path.relative_to(ROOT).parts[0] == "spark"
+
+
+def uses_own_spark(item: pytest.Item) -> bool:
+    return "local_spark" in getattr(item, "fixturenames", ()) or "local" in item.name
 
 
 def is_on_mariadb(item: pytest.Item) -> bool:

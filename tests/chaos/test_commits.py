@@ -17,7 +17,7 @@ import pytest
 from victims import Project
 from webhdfs import web_hdfs
 
-pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.chaos
 
 PIPELINE = Path(__file__).parent / "pipelines" / "committing.py"
 PARTS = 2

@@ -18,7 +18,7 @@ from holdfast.model.run import Outcome, RunState
 from holdfast.model.scope import AssetScope
 from holdfast.stores.sql import SqlStore
 
-pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.chaos
 
 PIPELINE = Path(__file__).parent / "pipelines" / "loading.py"
 KINDS = ("child", "run", "spark", "supervisor", "launcher")

@@ -17,7 +17,7 @@ from holdfast.model.run import RunState
 from holdfast.model.value import decode
 from holdfast.stores.sql import SqlStore
 
-pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.chaos
 
 PIPELINES = Path(__file__).parent / "pipelines"
 STEPS = ("intent", "submitted", "stored", "stored+reconnecting", "done")

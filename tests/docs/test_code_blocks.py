@@ -42,6 +42,7 @@ LONG = {
     "spark-jobs",
     "state-as-dataframes",
     "state-in-executors",
+    "streaming",
     "watchers",
 }
 """Pages that start Spark or many processes."""

@@ -23,8 +23,6 @@ from holdfast.server.embedded import EmbeddedServer
 from holdfast.settings import load
 from server import spark_server
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 FEBRUARY = 1
 """Its map index."""
 

@@ -9,7 +9,6 @@ from scripts import EXAMPLES, Program
 
 
 @pytest.mark.full
-@pytest.mark.xdist_group("spark")
 def test_every_cell_of_the_notebook_runs(started: list[Program]) -> None:
     program = Program(str(EXAMPLES / "insights" / "insights.py"))
     started.append(program)

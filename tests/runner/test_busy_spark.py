@@ -20,8 +20,6 @@ from holdfast.spark.session.address import SparkAddress, SparkStartup
 from holdfast.spark.session.check import answers
 from holdfast.spark.session.session import address_of
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 KEEPER = Path(__file__).parents[1] / "spark" / "keeper.py"
 DAG = """
     import os

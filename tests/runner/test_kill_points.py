@@ -75,7 +75,7 @@ SPARK = """
     [
         pytest.param(PLAIN, "", 3, id="stores"),
         pytest.param(HANDLE, PLAIN, 1, id="server"),
-        pytest.param(SPARK, PLAIN, 0.5, id="spark", marks=pytest.mark.xdist_group("spark")),
+        pytest.param(SPARK, PLAIN, 0.5, id="spark"),
     ],
 )
 def test_a_kill_at_any_point_costs_an_attempt_at_most(

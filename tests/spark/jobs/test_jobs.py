@@ -25,8 +25,6 @@ from holdfast.spark.jobs.clusters import State
 from holdfast.spark.jobs.clusters.local import LocalSubmit
 from holdfast.stores.sql import SqlStore
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 LONGEST = 180.0
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 DAG = """

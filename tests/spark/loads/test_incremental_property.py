@@ -27,7 +27,7 @@ from holdfast.spark.loads.incremental import incremental
 from holdfast.spark.session.address import SparkAddress
 from holdfast.spark.session.session import task_session
 
-pytestmark = [pytest.mark.chaos, pytest.mark.xdist_group("loads")]
+pytestmark = pytest.mark.chaos
 
 LAG = timedelta(minutes=5)
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)

@@ -21,9 +21,6 @@ from webhdfs import web_hdfs
 from holdfast.model.entry import TaskWriter
 from holdfast.spark.session.session import session_id
 
-pytestmark = pytest.mark.xdist_group("spark")
-
-
 COMMIT = re.compile(r"(?!.*_temporary).*/(part-[^/]+|half=\d|_spark_metadata/0)")
 
 

@@ -25,8 +25,6 @@ from holdfast.process import identify
 from holdfast.spark.session import server
 from holdfast.spark.session.address import SparkStartup
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 LOOPBACK = "127.0.0.1"
 HOLD = """
 import fcntl, os, sys, time

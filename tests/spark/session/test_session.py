@@ -21,8 +21,6 @@ from holdfast.model.entry import TaskWriter
 from holdfast.model.scope import TaskScope
 from holdfast.spark.session.session import session_id
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def active_tasks(server: Kept) -> int:
     """Return the number of Spark tasks that run now, from the Spark UI."""

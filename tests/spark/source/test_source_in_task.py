@@ -41,7 +41,6 @@ reports()
 
 
 @pytest.mark.full
-@pytest.mark.xdist_group("spark")
 def test_a_task_reads_the_entries_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -202,6 +202,7 @@ def test_expired_entries_are_left_out(
     assert other.task_store("sales", "one", "load").keys() == ["kept", "there"]
 
 
+@pytest.mark.full
 def test_chunks_are_whole_dags_or_ranges_of_runs(local_spark: SparkSession, url: str) -> None:
     registered(local_spark, url)
 
@@ -229,6 +230,7 @@ def test_a_filtered_export_has_the_matching_entries(
     assert {name: table.count for name, table in manifest.tables.items()} == {"task_store": 2}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("where", "brings"),
     [
