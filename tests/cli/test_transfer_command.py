@@ -22,6 +22,20 @@ import pytest
             "both a task and an asset",
         ),
         (["import", "backup", "--yes", "--assets", "--asset", "a"], "--assets selects all assets"),
+        (
+            [
+                "copy",
+                "--to",
+                "sqlite:///other.db",
+                "--yes",
+                "--declare",
+                "--asset",
+                "a",
+                "--asset-uri",
+                "u",
+            ],
+            "both --asset and --asset-uri",
+        ),
     ],
 )
 def test_bad_usage_is_an_error_without_starting_spark(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 
 import pytest
 from project import Project, wait_until
@@ -29,15 +28,16 @@ DAG = """
     """
 
 
-@pytest.mark.parametrize("send", [os.kill, os.killpg])
-def test_a_stopped_run_ends_cleanly_and_can_be_resumed(
-    project: Project, send: Callable[[int, int], None]
-) -> None:
+@pytest.mark.parametrize("to_all", [False, True], ids=["alone", "all"])
+def test_a_stopped_run_ends_cleanly_and_can_be_resumed(project: Project, to_all: bool) -> None:
     project.write("dag.py", DAG)
     with project.start("run", "dag.py", "--run-id", "r") as process:
         wait_until((project.home / "holdfast.db").exists)
         wait_until(lambda: project.task_store("work"))
-        send(process.pid, signal.SIGTERM)
+        [supervisor] = project.processes("-m holdfast.runner.supervisor")
+        assert os.getsid(supervisor) != os.getsid(process.pid)  # which a terminal's end would kill
+        for pid in project.processes() if to_all else [process.pid]:
+            os.kill(pid, signal.SIGTERM)
         _, said = process.communicate(timeout=30)
 
     assert process.returncode == 130

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from project import wait_until
 
 from holdfast.model.run import Run, RunKind, RunState
 from holdfast.process import has_ended
@@ -107,10 +109,20 @@ def test_programs_that_a_task_runs_do_not_inherit_its_connection(
     assert isinstance(report, Parsed) and "inheritable: [0, 1, 2]" in report.error
 
 
+def has_pending_sigterm(pid: int) -> bool:
+    """Return whether the process has got a SIGTERM that it blocks."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    pending = re.findall(r"^(?:SigPnd|ShdPnd):\s*([0-9a-f]+)", status, re.MULTILINE)
+    return any(int(mask, 16) >> (signal.SIGTERM - 1) & 1 for mask in pending)
+
+
 def report_after_sigterm(link: LauncherLink, startup: Startup) -> Report:
     """Return the report of a child that has got SIGTERM before its startup message."""
     with link.launch() as child:
         child.kill(signal.SIGTERM)
+        assert child.process is not None
+        pid = child.process.pid
+        wait_until(lambda: has_pending_sigterm(pid))
         child.channel.send(STARTUP, encode(startup))
         frame = child.channel.receive()
     assert frame is not None

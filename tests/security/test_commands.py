@@ -14,11 +14,12 @@ from holdfast.access.identity import (
     Identity,
     TaskIdentity,
     UserIdentity,
+    WatcherIdentity,
     WorkerIdentity,
 )
 from holdfast.model.entry import TaskWriter, WatcherWriter
 from holdfast.model.role import Role
-from holdfast.model.run import Process
+from holdfast.model.run import Process, Watch
 from holdfast.model.scope import AssetScope
 from holdfast.wire.codec import JSON
 
@@ -26,22 +27,28 @@ WORKER = WorkerIdentity("w1")
 ASSET = AssetScope(name=ORDERS[0])
 
 
-@pytest.mark.parametrize("who", ["viewer", "editor", "admin", "handle", "task", "worker"])
-def test_a_result_without_attempt_is_refused(served: Served, task: TaskIdentity, who: str) -> None:
+@pytest.mark.parametrize("who", [*Role, "handle", "watcher", "task", "worker"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"command": "PutResult", "key": "k", "value": "1"},
+        {"command": "TakeItem", "digest": "0" * 64},
+    ],
+    ids=["result", "item"],
+)
+def test_a_write_of_an_attempt_without_its_number_is_refused(
+    served: Served, task: TaskIdentity, who: str, fields: dict[str, str]
+) -> None:
     bearers: dict[str, Identity] = {
         **{role: UserIdentity("ann", role) for role in Role},
         "handle": HandleIdentity(task.scope, "ann"),
+        "watcher": WatcherIdentity(Watch(ASSET, "w", 1)),
         "task": task,
         "worker": WORKER,
     }
-    result = {
-        "command": "PutResult",
-        "writer": msgspec.to_builtins(TaskWriter(task.scope)),
-        "key": "k",
-        "value": "1",
-    }
+    command = {**fields, "writer": msgspec.to_builtins(TaskWriter(task.scope))}
 
-    answer = served.ask("POST", "/execution/commands", result, token=bearers[who])
+    answer = served.ask("POST", "/execution/commands", command, token=bearers[who])
 
     assert (answer.status, answer.reason) == (422, "invalid")
     assert "number of the attempt" in answer.json["detail"]["message"]

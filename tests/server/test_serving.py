@@ -128,6 +128,14 @@ def test_a_server_stops_at_ctrl_c_despite_an_idle_connection(tmp_path: Path) -> 
         get(address, "/health")
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_server_ends_with_its_terminal(tmp_path: Path, processes: str) -> None:
+    with running(tmp_path, "--processes", processes) as (server, _):
+        server.send_signal(signal.SIGHUP)
+
+        assert server.wait(20) == 0
+
+
 @pytest.mark.full
 def test_a_process_that_dies_is_replaced_and_none_outlives_the_first(tmp_path: Path) -> None:
     name = 'holdfast_requests_total{method="GET",route="/health/live",status="200"}'

@@ -66,7 +66,8 @@ def _passing(
     def with_selection(**given: Any) -> None:
         task = {name: given.pop(name) for name in fields}
         names = given.pop("name"), given.pop("uri")
-        every, both = given.pop("assets", False), given.get("declare", False)
+        every = given.pop("assets", False)
+        both = argument == "scope" and given.get("declare", False)
         selection = _Selection(TaskFilter(**task), *names, every, both)
         function(**{argument: select(selection)}, **given)
 

@@ -139,6 +139,11 @@ class TakeItem(Command[bool], frozen=True):
         return self.writer.scope
 
     def __post_init__(self) -> None:
+        if self.writer.attempt is None:
+            raise InvalidInput(
+                f"the item of {self.writer.scope}: the number of the attempt is missing",
+                hint="give the number of the attempt that works on the item",
+            )
         if not re.fullmatch("[0-9a-f]{64}", self.digest):
             raise InvalidInput(
                 f"the digest of the item of {self.writer.scope} is {self.digest!r}",

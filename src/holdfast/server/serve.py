@@ -245,4 +245,7 @@ def _serve_in_processes(
     with tempfile.TemporaryDirectory(prefix="holdfast-metrics-") as directory:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
         config = configure(app, settings, factory=True, workers=settings.api.processes)
-        Processes(config, [listener]).run()
+        hangup = signal.getsignal(signal.SIGHUP)
+        processes = Processes(config, [listener])
+        signal.signal(signal.SIGHUP, hangup)  # uvicorn would restart all processes on it
+        processes.run()

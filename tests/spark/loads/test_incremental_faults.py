@@ -112,11 +112,11 @@ def test_an_invalid_load_is_refused(
         (lambda new, path: new.write(None), "write got None"),
         (
             lambda new, path: new.write(lambda rows: rows.write.mode("append")),
-            "returned a DataFrameWriter, which has written nothing",
+            "returned a DataFrameWriter, which by itself writes nothing",
         ),
         (
             lambda new, path: new.write(lambda rows: rows.writeTo("orders")),
-            "returned a DataFrameWriterV2, which has written nothing",
+            "returned a DataFrameWriterV2, which by itself writes nothing",
         ),
     ],
 )

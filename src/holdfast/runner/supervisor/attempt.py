@@ -112,7 +112,10 @@ class Attempt:
             log.exception("supervising %s failed", scope)
             if self.writer is not None:  # else its end is recorded
                 why = f"the supervisor failed: {type(error).__name__}: {error}"
-                self._finish(writer, Failed(error=why), None)
+                try:
+                    self._finish(writer, Failed(error=why), None)
+                except HoldfastError as unrecorded:
+                    return Ended(scope, unrecorded.message, called=False)
             return Ended(scope, called=False)
 
     def call_back(self, kind: CallbackKind, error: str) -> bool:
@@ -127,8 +130,8 @@ class Attempt:
 
     def stop(self, why: StopReason) -> None:
         """Send SIGTERM to the task; `tick` kills it `GRACE` seconds later."""
-        if self._stop is None:
-            self._stop = why
+        if self._stop is None or (self._stop, why) == (StopReason.SPARK, StopReason.INTERRUPT):
+            self._stop = why  # a stop of all processes ends Spark, too
             self._was_stopped.set()
         if self._child is not None and self._kill_at is None:
             self._kill_at = time.monotonic() + GRACE
@@ -152,7 +155,7 @@ class Attempt:
                 self._stop = StopReason.SILENT
             child.kill()
             child.wait()
-        if self._stop is None and _got_sigterm(report, child.status):
+        if self._stop in (None, StopReason.SPARK) and _got_sigterm(report, child.status):
             # Perhaps from a stop of all processes, of which this one is about to learn.
             self._was_stopped.wait(STOP_DELAY)
         if self._stop is StopReason.LOST:

@@ -212,7 +212,7 @@ class Load:
 
         It moves when the attempt succeeds, provided that nobody has moved it meanwhile; without an
         attempt, at once. Errors of `fn` are raised unchanged. Raise InvalidInput if it returns a
-        writer of Spark, which has written nothing.
+        writer of Spark, which by itself writes nothing.
         """
         if not callable(fn):
             raise InvalidType(f"write got {fn!r}", hint="pass a function that takes the new rows")
@@ -221,9 +221,10 @@ class Load:
             answer = self._call(fn, handed.df)
         if (kind := type(answer).__name__) in _WRITERS:
             raise InvalidInput(
-                f"the function returned a {kind}, which has written nothing; the watermark is "
-                "unchanged",
-                hint='df.write.mode("append").saveAsTable("orders") writes',
+                f"the function returned a {kind}, which by itself writes nothing; the watermark "
+                "is unchanged",
+                hint='df.write.mode("append").saveAsTable("orders") writes; a function that has '
+                "written returns nothing",
             )
         return self._finish(handed.counts)
 
