@@ -134,6 +134,13 @@ def preference(item: pytest.Item) -> bool:
     return "connect" not in item.name
 
 
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Restore the format of `caplog`: Spark's loggers, once they exist, change it to JSON."""
+    plugin = item.config.pluginmanager.get_plugin("logging-plugin")
+    plugin.caplog_handler.setFormatter(plugin.formatter)
+    plugin.report_handler.setFormatter(plugin.formatter)
+
+
 def pytest_collection_finish() -> None:
     """Freeze the garbage collector: thousands of tests are in memory until the end."""
     gc.freeze()
