@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Final, Self
+from typing import Self
 
 import msgspec
 
@@ -19,21 +18,19 @@ from holdfast.accessor.task_store import ExternalTaskStore, TaskStore
 from holdfast.errors import (
     HoldfastError,
     InvalidInput,
-    NoToken,
     StaleAttempt,
     StoreUnavailable,
     UnknownTaskInstance,
 )
 from holdfast.model.entry import TaskWriter, Writer
 from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.portable.source.location import checked_token
 from holdfast.settings import Settings, load
 from holdfast.store import Steps, Store, arun, run
 from holdfast.stores.backend.base import load_backend
 from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.offload.reference_store import entries_of
 from holdfast.stores.sql import SqlStore
-
-TOKEN_VARIABLE: Final = "HOLDFAST_TOKEN"  # noqa: S105  (its name, not its content)
 
 
 def open_store(
@@ -53,6 +50,19 @@ def open_store(
     return load_backend(settings.state_store.backend).open(ledger)
 
 
+def open_configured(
+    settings: Settings, *, token: str | None = None, retry_window: timedelta = timedelta(0)
+) -> Store:
+    """Open the configured store, or the server in its place, with the token or that of the
+    environment. Raise NoToken where there is none."""
+    if not settings.server_url:
+        return open_store(settings, retry_window=retry_window)
+    # Imported lazily: with TLS it takes a while.
+    from holdfast.stores.http import HttpStore
+
+    return HttpStore(settings.server_url, checked_token(token), retry_window=retry_window)
+
+
 def connect(url: str | None = None, *, token: str | None = None) -> Connection:
     """Open the configured store, or the one at a database's or server's URL.
 
@@ -62,37 +72,18 @@ def connect(url: str | None = None, *, token: str | None = None) -> Connection:
     """
     distribution.check()
     settings = load()
-    if url is not None and url.lower().startswith(("http://", "https://")):
-        return _connected(_served(url, token, settings), settings)
-    if token is not None:
+    if url is not None:
+        database = msgspec.structs.replace(settings.database, url=url)
+        settings = msgspec.structs.replace(settings, database=database)
+    if token is not None and not settings.server_url:
         raise InvalidInput(
             "a token is given without the URL of a server",
             hint='pass both: connect("http://…", token=…)',
         )
-    if url is not None:
-        database = msgspec.structs.replace(settings.database, url=url)
-        settings = msgspec.structs.replace(settings, database=database)
-    return _connected(open_store(settings, retry_window=settings.core.retry_window), settings)
-
-
-def _connected(store: Store, settings: Settings) -> Connection:
-    """Return a connection like that of a worker, which offloads values to a worker-side backend."""
+    store = open_configured(settings, token=token, retry_window=settings.core.retry_window)
+    # Like a worker, it offloads values to a worker-side backend.
     its = rules(settings)
     return Connection(its.offloading.over(store), its)
-
-
-def _served(url: str, token: str | None, settings: Settings) -> Store:
-    # Imported lazily: with TLS it takes a while.
-    from holdfast.stores.http import HttpStore
-
-    given = (os.environ.get(TOKEN_VARIABLE, "") if token is None else token).strip()
-    if not given:
-        raise NoToken(
-            "the server requires a token, and none is given",
-            hint=f"connect(url, token=…), or set {TOKEN_VARIABLE}; `holdfast auth user-token` "
-            "prints one",
-        )
-    return HttpStore(url, given, retry_window=settings.core.retry_window)
 
 
 def rules(settings: Settings) -> Rules:

@@ -180,7 +180,7 @@ class StaleRequest(Conflict):
 
 
 class NoToken(HoldfastError, PermissionError):
-    """A request to the server without a token."""
+    """A request to the server without a token, or to the public API with an invalid one."""
 
     code = "unauthorized"
     status = 401
@@ -194,7 +194,7 @@ class Forbidden(HoldfastError, PermissionError):
 
 
 class TokenRefused(Forbidden):
-    """A token that is not valid or has expired; a new one may be accepted."""
+    """A worker's token that is not valid or has expired; a new one may be accepted."""
 
     code = "token_refused"
 

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ MARK = "HOLDFAST_LAUNCHER"
 PRIVATE: Final = 0o700
 """The mode of a directory that only its owner may enter."""
 _PR_SET_DUMPABLE = 4
+_MOST_QUESTIONS: Final = 3
 
 
 def identify(pid: int, mark: str = "") -> Process:
@@ -84,15 +85,21 @@ def _started(pid: int) -> str:
     except OSError:
         if Path("/proc/self").exists():
             return ""
-        listing = subprocess.run(
-            ["/bin/ps", "-o", "lstart=", "-p", str(pid)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return listing.stdout.strip()
+        return ask(["/bin/ps", "-o", "lstart=", "-p", str(pid)]).stdout.strip()
     fields = status.rpartition(b")")[2].decode().split()
     return "" if fields[0] == "Z" else fields[19]
+
+
+def ask(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a program for its output; run it again if something kills it, which says nothing.
+
+    Raise OSError if it cannot be started, and subprocess.SubprocessError if it does not end.
+    """
+    for _ in range(_MOST_QUESTIONS):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode != -signal.SIGKILL:
+            break
+    return done
 
 
 def signal_name(number: int) -> str:

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from holdfast.errors import InvalidSettings
 from holdfast.model.duration import duration, duration_text
+from holdfast.portable.source.location import is_server
 
 FILE_NAME: Final = "holdfast.toml"
 VARIABLE_PREFIX: Final = "HOLDFAST__"
@@ -152,8 +153,8 @@ class Core(Section, frozen=True):
     retry_window: Annotated[
         timedelta,
         Meta(
-            description="How long a task waits for an unavailable database or server before it "
-            "fails. `0`: not at all."
+            description="How long a task waits for an unavailable database or server. Its attempt "
+            "is then interrupted, and started again when the store is available. `0`: not at all."
         ),
     ] = timedelta(seconds=60)
 
@@ -163,7 +164,8 @@ class Database(Section, frozen=True):
         str,
         Meta(
             description="The database: `sqlite:///…`, `postgresql://…` or `mysql://…`. Empty: "
-            "`holdfast.db` under `core.home`."
+            "`holdfast.db` under `core.home`. Commands and `connect()` may use a server instead: "
+            "`https://…`, with a token in the variable `HOLDFAST_TOKEN`."
         ),
         Special(show=without_password, withheld=True),
     ] = ""
@@ -444,6 +446,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 hint='use context["task_store"] and context["asset_store"]; for other state, '
                 "connect(url, token=…) to a server",
             )
+        if self.server_url:
+            raise InvalidSettings(
+                f"this needs the database, and database.url is the server {self.server_url}",
+                hint="run it where the server runs, or set database.url to the server's database",
+            )
+        return self.store_url
+
+    @property
+    def server_url(self) -> str:
+        """The server in place of a database; usually empty."""
+        return self.database.url if is_server(self.database.url) else ""
+
+    @property
+    def store_url(self) -> str:
+        """The database, or the server in its place."""
         return self.database.url or f"sqlite:///{self.home / 'holdfast.db'}"
 
 
@@ -556,7 +573,9 @@ def rows(settings: Settings) -> Iterator[Row]:
     for setting in declared():
         value = getattr(getattr(settings, setting.section), setting.key)
         if setting.name == "database.url":
-            value = settings.database_url
+            value = settings.store_url
+        elif setting.name == "runner.parallelism":
+            value = settings.parallelism
         elif isinstance(value, timedelta):
             value = duration_text(value)
         elif isinstance(value, tuple):

@@ -34,7 +34,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     """Return the store that commands in this process open."""
     store = MemoryStore()
-    monkeypatch.setattr("holdfast.connection.open_store", lambda settings: store)
+    monkeypatch.setattr("holdfast.connection.open_store", lambda settings, **options: store)
     return store
 
 

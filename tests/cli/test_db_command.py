@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import pytest
 
 
@@ -31,3 +33,16 @@ def test_an_unknown_revision_is_named(program):
 
     assert result.status == 1
     assert "9999" in result.err
+
+
+def test_a_database_of_a_newer_version_is_not_to_be_migrated(program, project):
+    program("db", "migrate")
+    with sqlite3.connect(project / ".holdfast" / "holdfast.db") as database:
+        database.execute("UPDATE hf_schema_version SET version_num = '9999'")
+    database.close()
+
+    result = program("db", "check")
+
+    assert result.status == 1
+    assert "9999, which this version of Holdfast does not know" in result.err
+    assert result.err.endswith("upgrade Holdfast here too\n")

@@ -246,3 +246,20 @@ def test_a_running_run_is_not_deleted(holdfast, store):
 
     assert result.status == 1
     assert "is being run by process 4711 on here" in result.err
+
+
+def test_runs_of_an_unknown_dag_are_an_error(holdfast, store):
+    result = holdfast("runs", "list", "--dag-id", "elt")
+
+    assert (result.status, result.out) == (1, "")
+    assert result.err == "error: DAG `elt` is not known\nhint: known DAGs: etl, …\n"
+
+
+def test_a_dag_without_matching_runs_is_no_error(holdfast, store):
+    store.execute(CreateRun(dag_id="of a script", run_id="r1"))
+
+    known = holdfast("runs", "list", "--dag-id", "etl")
+    external = holdfast("runs", "list", "--dag-id", "of a script", "--state", "failed")
+
+    assert known == (0, "", "There are no matching runs.\n")
+    assert external == (0, "", "There are no matching runs.\n")

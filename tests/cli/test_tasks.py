@@ -13,7 +13,16 @@ import pipeline
 import pytest
 
 from holdfast.actions.logs import log_path
-from holdfast.commands import FinishRun, Get, GetRun, ListTaskInstances, Set, StartAttempt
+from holdfast.commands import (
+    ChangeTasks,
+    FinishRun,
+    Get,
+    GetRun,
+    ListTaskInstances,
+    Set,
+    StartAttempt,
+    TaskChange,
+)
 from holdfast.connection import open_store
 from holdfast.model.entry import ApiWriter
 from holdfast.model.run import RunState, TaskState
@@ -45,6 +54,13 @@ def test_task_instances_are_listed(holdfast):
     assert report == "report\t-1\tscheduled\t0\t\t\t"
 
 
+def test_a_task_that_the_dag_no_longer_has_stays_in_the_list(holdfast, store):
+    removed = TaskChange("report", -1, TaskState.REMOVED)
+    store.execute(ChangeTasks("etl", "r1", pipeline.WORKER, (removed,)))
+
+    assert holdfast("tasks", "list", *RUN).out.splitlines()[-1] == "report\t-1\tremoved\t0\t\t\t"
+
+
 def test_task_instances_are_listed_as_json(holdfast):
     found = json.loads(holdfast("tasks", "list", *RUN, "--json").out)
 
@@ -73,9 +89,9 @@ def test_a_task_is_shown_with_its_attempts(holdfast):
     lines = holdfast("tasks", "show", *RUN, "load", "--map-index", "1").out.splitlines()
 
     assert "state\tfailed" in lines
-    assert "attempt\tstarted\ttime\toutcome\texit\terror" in lines
+    assert "attempt\tstarted\ttime\toutcome\texit\thost\terror" in lines
     assert lines[-1].startswith("1\t20")
-    assert lines[-1].endswith("\tfailed\tSIGKILL\tValueError: no data")
+    assert lines[-1].endswith("\tfailed\tSIGKILL\there\tValueError: no data")
 
 
 def test_a_task_is_shown_as_json(holdfast):
@@ -274,6 +290,7 @@ def test_the_error_for_a_missing_log_names_its_path(holdfast):
 
     assert result.status == 1
     assert "no file" in result.err and "extract/1.log" in result.err
+    assert "the machine that ran the attempt, here," in result.err
 
 
 def test_a_task_that_has_not_started_has_no_log(holdfast):

@@ -61,6 +61,48 @@ def on_postgres(server: KillableServer, tmp_path: Path) -> Iterator[Project]:
         yield project
 
 
+WRITER = """
+    import os, time
+    from holdfast.sdk import DAG, task
+
+    with DAG("d", schedule="@once"):
+
+        @task
+        def work(task_store=None):
+            task_store.set("begun", True)
+            while not os.path.exists("go"):
+                time.sleep(0.05)
+            try:
+                task_store.set("more", True)
+            finally:
+                open("done", "w").close()
+
+        work()
+    """
+
+
+@pytest.mark.full
+def test_a_task_that_cannot_write_during_an_outage_uses_up_no_retry(
+    server: KillableServer, on_postgres: Project
+) -> None:
+    project = on_postgres
+    project.write("dags/dag.py", WRITER)
+    with project.service("scheduler", "dags", HOLDFAST__CORE__RETRY_WINDOW="4s"):
+        wait_until(lambda: project.runs("d"))
+        [run] = project.runs("d")
+        wait_until(lambda: project.task_store("work", "d", run.run_id))
+        server.stop()
+        project.path("go").touch()
+        wait_until(project.path("done").exists)
+        server.start()
+        wait_until(lambda: project.run_of("d", run.run_id).state.ended)
+
+    assert project.run_of("d", run.run_id).state is RunState.SUCCESS
+    attempts = project.attempts("work", "d", run.run_id)
+    assert [one.outcome for one in attempts] == ["interrupted", "success"]
+    assert "the store was unavailable" in attempts[0].error
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("ends", "outcomes"),

@@ -57,6 +57,15 @@ def test_a_failure_is_retried_after_its_delay() -> None:
     assert ending.error == "KeyError: 'x'"
 
 
+def test_an_outage_of_the_store_uses_up_no_retry() -> None:
+    away = Failed(error="StoreUnavailable: no answer", store_was_away=True)
+
+    ending = ending_of(TASK, TWICE, away, 0, None, NOW)
+
+    assert (ending.outcome, ending.state) == (Outcome.INTERRUPTED, TaskState.SCHEDULED)
+    assert ending.error == "the store was unavailable: StoreUnavailable: no answer"
+
+
 def test_the_last_failure_is_final() -> None:
     assert ending_of(TASK, TWICE, Failed(error="x"), 1, None, NOW).state is TaskState.FAILED
 

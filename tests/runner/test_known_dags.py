@@ -42,8 +42,11 @@ class Importer:
 
     def answer(self, path: Path, *dag_ids: str, error: str = "") -> None:
         dags = tuple(DagSpec(dag_id=one, file=str(path), tasks=()) for one in dag_ids)
-        self.asked.remove(path.name)
-        self._parsed.append(FileParsed(str(path), Parsed(dags=dags, error=error)))
+        self.give(FileParsed(str(path), Parsed(dags=dags, error=error)))
+
+    def give(self, parsed: FileParsed) -> None:
+        self.asked.remove(Path(parsed.file).name)
+        self._parsed.append(parsed)
 
 
 class Site:
@@ -343,3 +346,17 @@ def test_the_error_of_a_dag_is_reported(site: Site) -> None:
     told = site.known.why_without("stock")
     assert told == f"its file {site.path('b.py')} is broken; `holdfast dags errors` shows why"
     assert site.known.why_without("other") == "no DAG file defines it"
+
+
+def test_a_dag_function_that_is_never_called_is_a_warning(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = site.path("forgotten.py")
+    path.write_text(TEXT)
+    site.known.look()
+    site.importer.give(FileParsed(str(path), Parsed(uncalled=("noop",))))
+    site.known.save()
+
+    [told] = [one for one in caplog.records if one.levelname == "WARNING"]
+    assert told.getMessage().endswith("no DAG: the @dag function noop is never called")
+    assert site.errors() == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 
 import landing
 import pytest
@@ -61,3 +62,20 @@ def test_a_missing_directory_is_an_error(project: Project) -> None:
 
     assert ended.status == 1
     assert ended.err.startswith("error: there is no directory missing\nhint: ")
+
+
+def test_a_port_that_another_program_has_is_an_error_at_the_start(project: Project) -> None:
+    project.path("dags").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        ended = project.holdfast("standalone", "dags", "--port", str(other.getsockname()[1]))
+
+    assert ended.status == 2
+    assert "Address already in use" in ended.err and "--port" in ended.err
+    assert project.processes() == []
+
+
+@pytest.mark.full
+def test_the_server_listens_at_the_address_of_the_options(project: Project) -> None:
+    project.path("dags").mkdir()
+    with project.service("standalone", "dags", "--host", "127.0.0.2", "--port", "0"):
+        wait_until(lambda: "listening on http://127.0.0.2:" in project.read("standalone.err"))

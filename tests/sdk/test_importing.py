@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
 from task_runs import write_file
 
 from holdfast import sdk
+from holdfast.runner.protocol.messages import ParseStartup
+from holdfast.runner.task.dag_import import parse
 
 
 def test_the_sdk_has_the_names_of_airflow() -> None:
@@ -66,3 +69,21 @@ def test_functions_of_a_dag_file_work_where_the_file_cannot_be_imported(tmp_path
     found = subprocess.run([sys.executable, "-c", dedent(program)], capture_output=True, check=True)
 
     assert pickle.loads(found.stdout)(2) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "uncalled"),
+    [
+        ("@dag\ndef noop(): pass", ("noop",)),
+        ("@dag()\ndef noop(): pass\nnoop()", ()),
+        ("from base import noop", ()),
+        ("x = 1", ()),
+    ],
+)
+def test_a_file_without_dags_names_the_dag_functions_that_it_does_not_call(
+    tmp_path: Path, text: str, uncalled: tuple[str, ...]
+) -> None:
+    (tmp_path / "base.py").write_text("from holdfast.sdk import dag\n@dag\ndef noop(): pass\n")
+    file = write_file(tmp_path, f"from holdfast.sdk import dag\n{text}\n")
+
+    assert parse(ParseStartup(str(file))).uncalled == uncalled

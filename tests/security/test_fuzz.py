@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -49,15 +50,15 @@ CONFINED = ("task", "handle", "job", "watcher", "viewer")
 BEARERS = (*CONFINED, "editor", "admin", "worker")
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Yield a server without a rate limit."""
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """Yield a server without a rate limit, for one test: random commands delete anything."""
     environ = {
         "HOLDFAST__API__RATE_LIMIT": "0",
         "HOLDFAST__API__SIGNING_KEY": SECRET,
         "HOLDFAST__API__ACCESS_LOG": "false",
     }
-    settings = load(tmp_path_factory.mktemp("project"), environ)
+    settings = load(tmp_path, environ)
     served = Served(open_store(settings), settings)
     yield served
     served.close()

@@ -304,3 +304,10 @@ def test_tasks_of_other_programs_are_not_cleared(api: Api) -> None:
     reply = api.ask("POST", "/dags/script/clearTaskInstances", body)
 
     assert (reply.status, reply.reason) == (422, "invalid")
+
+
+def test_the_runs_of_an_unknown_dag_are_not_found(api: Api) -> None:
+    reply = api.ask("GET", "/dags/elt/dagRuns")
+
+    assert (reply.status, reply.reason) == (404, "not_found")
+    assert api.get("/dags/etl/dagRuns?state=failed") == {"dag_runs": [], "total_entries": 0}

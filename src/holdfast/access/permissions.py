@@ -97,8 +97,16 @@ def check(identity: Identity, command: c.Command[Any]) -> None:
     if not _permits(identity, command):
         raise Forbidden(
             f"{type(command).__name__}{_about(identity, command)}: {identity} may not do this",
-            hint=_SUPERVISED if _is_supervised(command) else _HINTS[type(identity)],
+            hint=_SUPERVISED if _is_supervised(command) else _hint(identity, command),
         )
+
+
+def _hint(identity: Identity, command: c.Command[Any]) -> str:
+    if isinstance(identity, UserIdentity):
+        editor = UserIdentity(identity.user, Role.EDITOR)
+        role = Role.EDITOR if _permits(editor, command) else Role.ADMIN
+        return f"it needs the role {role}: `holdfast auth user-token --role {role}`"
+    return _HINTS[type(identity)]
 
 
 def _permits(identity: Identity, command: c.Command[Any]) -> bool:
@@ -324,8 +332,6 @@ _HINTS: dict[type, str] = {
     JobIdentity: "a job may use the stores of the task that submitted it, except its own intent",
     HandleIdentity: "a handle gives access only to the store that it was created from",
     WatcherIdentity: "a watcher may use only the store of the asset that it watches",
-    UserIdentity: "an editor may write, an admin may do everything: "
-    "`holdfast auth user-token --role editor`",
     WorkerIdentity: "a worker acts only for attempts and watchers that it runs",
     CallbackIdentity: "a callback may read what its task may read, but may not write",
     ImportIdentity: "a DAG file may not use the stores while it is imported, only its tasks",

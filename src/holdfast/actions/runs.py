@@ -7,6 +7,7 @@ from datetime import datetime
 from holdfast import commands as c
 from holdfast.errors import Conflict
 from holdfast.model.run import DagInfo, Run, RunKind
+from holdfast.store import Steps
 
 
 def manual_run(
@@ -24,6 +25,16 @@ def manual_run(
         data_interval_end=time,
         conf=conf,
     )
+
+
+def list_runs(listing: c.ListRuns) -> Steps[tuple[Run, ...]]:
+    """Return the runs. Raise NotFound, which names the DAGs that exist, where the listing names a
+    DAG that does not exist and has no runs."""
+    runs: tuple[Run, ...] = yield listing
+    dag_id = listing.dag_id
+    if not runs and dag_id is not None and not (yield c.ListRuns(dag_id=dag_id, limit=1)):
+        yield c.GetDag(dag_id)
+    return runs
 
 
 def check_startable(dag: DagInfo) -> None:

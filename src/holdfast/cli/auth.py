@@ -14,7 +14,7 @@ from holdfast.access.identity import Assets, TaskIdentity, UserIdentity, WorkerI
 from holdfast.cli.opening import open_store, person
 from holdfast.cli.output import say
 from holdfast.cli.parameter import ID, MAP_INDEX, Duration
-from holdfast.errors import UnknownTaskInstance
+from holdfast.errors import InvalidSettings, UnknownTaskInstance
 from holdfast.model.duration import duration_text
 from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, TaskScope
@@ -146,10 +146,11 @@ def worker_token(name: str | None, lifetime: timedelta) -> None:
 )
 def rotate_key(overlap: timedelta) -> None:
     """Sign new tokens with a new key. Running servers pick it up automatically."""
-    packages.check()
+    settings = load()
+    _check_key(settings)
     from holdfast.server.keys import rotate
 
-    rotate(load(), overlap)
+    rotate(settings, overlap)
     rest = f"for another {duration_text(overlap)}" if overlap else "no longer"
     say(f"New tokens are signed with a new key. Tokens signed with older keys are accepted {rest}.")
 
@@ -165,8 +166,18 @@ def _live_attempt(store: Store, scope: TaskScope) -> int:
     return store.execute(c.StartAttempt(scope))
 
 
-def _tokens(settings: Settings) -> Tokens:
+def _check_key(settings: Settings) -> None:
+    """Raise InvalidSettings where the signing key is the server's own."""
     packages.check()
+    if settings.server_url:
+        raise InvalidSettings(
+            f"tokens of the server {settings.server_url} are signed with a key that it keeps",
+            hint="run `holdfast auth` where the server runs, and copy the token",
+        )
+
+
+def _tokens(settings: Settings) -> Tokens:
+    _check_key(settings)
     from holdfast.server.tokens import open_tokens
 
     return open_tokens(settings)

@@ -5,7 +5,8 @@ The database library is loaded only when one of these is called: help and comple
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
 from holdfast.model.entry import ApiWriter
 from holdfast.settings import Settings
@@ -15,11 +16,19 @@ if TYPE_CHECKING:
     from holdfast.connection import Connection
 
 
-def open_store(settings: Settings) -> Store:
-    """Return the configured store. An unreachable database is an error at once: a person waits."""
+RESTART: Final = timedelta(seconds=3)
+"""How long a command waits for a server that is restarting."""
+
+
+def open_store(settings: Settings, *, patient: bool = False) -> Store:
+    """Return the configured store. An unreachable database is an error at once, as a person waits,
+    and an unreachable server after the time of a restart. A `patient` command retries longer."""
     from holdfast import connection
 
-    return connection.open_store(settings)
+    window = settings.core.retry_window
+    if not patient:
+        window = min(window, RESTART) if settings.server_url else timedelta(0)
+    return connection.open_configured(settings, retry_window=window)
 
 
 def as_worker(store: Store, settings: Settings) -> Store:

@@ -13,6 +13,7 @@ import click
 from msgspec import Raw
 
 from holdfast import commands as c
+from holdfast.actions import runs as actions
 from holdfast.actions.runs import check_deletable, check_startable, manual_run
 from holdfast.cli.assets import of_event
 from holdfast.cli.liveview import span_text, table_rows
@@ -34,6 +35,7 @@ from holdfast.model.dag import Cron, DagSpec, spec_of
 from holdfast.model.run import Run, RunKind, RunState
 from holdfast.settings import load
 from holdfast.store import Store
+from holdfast.store import run as run_steps
 
 PAGE = 1000
 
@@ -58,7 +60,8 @@ def list_runs(dag_id: str | None, states: tuple[str, ...], limit: int, as_json: 
     """List runs, newest first."""
     wanted = tuple(RunState(state) for state in states)
     with open_store(load()) as store:
-        found = store.execute(c.ListRuns(dag_id=dag_id, states=wanted, limit=limit + 1))
+        listing = c.ListRuns(dag_id=dag_id, states=wanted, limit=limit + 1)
+        found = run_steps(store, actions.list_runs(listing))
         now = store.execute(c.Now())
     runs, more = found[:limit], len(found) > limit
     if as_json:
@@ -234,7 +237,8 @@ def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
         what = counted(len(tasks), "task instance", "task instances")
         ask(f"Delete run `{run_id}` of `{dag_id}` with {what}, their state and logs?", yes)
         store.execute(c.DeleteRun(dag_id, run_id))
-    shutil.rmtree(run_logs(settings.home, dag_id, run_id), ignore_errors=True)
+    if not settings.server_url:  # a run of that name in the home directory is another store's
+        shutil.rmtree(run_logs(settings.home, dag_id, run_id), ignore_errors=True)
     say(f"Deleted run `{run_id}` of `{dag_id}`.")
     if as_json:
         print_document({"deleted": 1})

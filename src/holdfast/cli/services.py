@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -14,7 +15,7 @@ import msgspec
 
 from holdfast.errors import NotFound
 from holdfast.process import call_on_signals, hide_this_process, log_to_stderr
-from holdfast.settings import load
+from holdfast.settings import Settings, load
 
 ROUND = 0.5
 """Seconds between two checks whether the parent is alive."""
@@ -28,14 +29,20 @@ _with_parent_option = click.option(
 _dags_dir_argument = click.argument("dags_dir", type=click.Path(path_type=Path))
 
 
-@click.command("server")
-@click.option("--host", metavar="ADDRESS", help="Address to listen on, instead of [api] host.")
-@click.option(
+_host_option = click.option(
+    "--host", metavar="ADDRESS", help="Address to listen on, instead of [api] host."
+)
+_port_option = click.option(
     "--port",
     type=click.IntRange(0, 65535),
     metavar="N",
     help="Port to listen on, instead of [api] port; 0: any free port.",
 )
+
+
+@click.command("server")
+@_host_option
+@_port_option
 @click.option(
     "--processes",
     type=click.IntRange(1, 256),
@@ -51,12 +58,9 @@ def server(with_parent: int | None, **given: Any) -> None:
     """
     from holdfast.server.serve import serve
 
-    settings = load()
-    api = msgspec.structs.replace(
-        settings.api, **{name: value for name, value in given.items() if value is not None}
-    )
+    settings = _with_api(load(), given)
     log_to_stderr()
-    serve(msgspec.structs.replace(settings, api=api), _stopping(with_parent), click.echo)
+    serve(settings, _stopping(with_parent), click.echo)
 
 
 @click.command("scheduler")
@@ -88,7 +92,9 @@ def triggerer(with_parent: int | None) -> None:
 
 @click.command("standalone")
 @_dags_dir_argument
-def standalone(dags_dir: Path) -> None:
+@_host_option
+@_port_option
+def standalone(dags_dir: Path, **given: Any) -> None:
     """Run server, scheduler and triggerer together, on the DAG files in DAGS_DIR.
 
     A process that ends is restarted.
@@ -96,14 +102,26 @@ def standalone(dags_dir: Path) -> None:
     from holdfast.runner import standalone
     from holdfast.server import packages
 
-    load()
+    settings = _with_api(load(), given)
     packages.check()
+    from holdfast.server.serve import listen
+
+    _ = settings.database_url  # raises where it is a server, before any process is started
+    listen(settings).close()  # likewise, where another program has the port
     if not dags_dir.is_dir():
         raise NotFound(
             f"there is no directory {dags_dir}", hint="give the directory with the DAG files"
         )
     log_to_stderr()
-    standalone.run([["server"], ["scheduler", str(dags_dir)], ["triggerer"]], _stopping())
+    options = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    parts = [["server", *options], ["scheduler", str(dags_dir)], ["triggerer"]]
+    standalone.run(parts, _stopping())
+
+
+def _with_api(settings: Settings, given: Mapping[str, Any]) -> Settings:
+    """Return the settings, with those of [api] that are given as options."""
+    options = {name: value for name, value in given.items() if value is not None}
+    return msgspec.structs.replace(settings, api=msgspec.structs.replace(settings.api, **options))
 
 
 def _stopping(with_parent: int | None = None) -> Event:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import wraps
@@ -65,8 +66,7 @@ def list_tasks(dag_id: str, run_id: str, as_json: bool) -> None:
     """List the task instances of a run."""
     with open_store(load()) as store:
         store.execute(c.GetRun(dag_id, run_id))
-        listed = store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
-        found = [one for one in listed if one.state is not TaskState.REMOVED]
+        found = store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
         now = store.execute(c.Now())
     if as_json:
         documents = [of_instance(one) for one in found]
@@ -120,7 +120,7 @@ def show(instance: Steps[TaskInstance], as_json: bool) -> None:
         }
     )
     print_table(
-        ("attempt", "started", "time", "outcome", "exit", "error"),
+        ("attempt", "started", "time", "outcome", "exit", "host", "error"),
         [
             (
                 str(each.number),
@@ -128,6 +128,7 @@ def show(instance: Steps[TaskInstance], as_json: bool) -> None:
                 span_text(each.started_at, each.ended_at or now),
                 str(each.outcome or "running"),
                 exit_text(each),
+                host_of(each),
                 one_line(each.error),
             )
             for each in attempts
@@ -232,7 +233,7 @@ def logs(instance: Steps[TaskInstance], number: int | None, follow: bool, tail: 
     from holdfast.actions.logs import log_path
 
     settings = load()
-    with open_store(settings) as store:
+    with open_store(settings, patient=follow) as store:
         one = run_steps(store, instance)
         wanted = number or one.attempt
         if not one.attempt:
@@ -244,15 +245,24 @@ def logs(instance: Steps[TaskInstance], number: int | None, follow: bool, tail: 
                 f"{one.scope} has no attempt {wanted}", hint=f"the newest is {one.attempt}"
             )
 
-        def ended() -> bool:
+        def attempt() -> AttemptInfo | None:
             attempts = store.execute(c.ListAttempts(one.scope))
-            return not any(each.number == wanted and not each.ended_at for each in attempts)
+            return next((each for each in attempts if each.number == wanted), None)
+
+        def ended() -> bool:
+            current = attempt()
+            return current is None or current.ended_at is not None
 
         path = log_path(settings.home, one.scope, wanted)
-        if not print_log(path, tail, ended if follow else None):
+        host = host_of(attempt())
+        # The file of another machine's attempt would be that of another store.
+        is_here = not settings.server_url or host == socket.gethostname()
+        if not is_here or not print_log(path, tail, ended if follow else None):
             raise NotFound(
-                f"there is no log of attempt {wanted} of {one.scope}: no file {path}",
-                hint="logs are on the machine that ran the attempt, under its core.home",
+                f"there is no log of attempt {wanted} of {one.scope} on this machine: no file "
+                f"{path}",
+                hint=f"logs are on the machine that ran the attempt{f', {host}' if host else ''}, "
+                "under core.home of its scheduler",
             )
 
 
@@ -296,6 +306,11 @@ def of_attempt(attempt: AttemptInfo) -> dict[str, Any]:
         "signal": None if attempt.signal is None else signal_name(attempt.signal),
         "worker": attempt.worker,
     }
+
+
+def host_of(attempt: AttemptInfo | None) -> str:
+    """Return the name of the machine that ran an attempt; empty where it is not known."""
+    return attempt.worker.hostname if attempt and attempt.worker else ""
 
 
 def length_text(one: TaskInstance, now: datetime) -> str:

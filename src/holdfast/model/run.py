@@ -84,8 +84,13 @@ class Process(msgspec.Struct, frozen=True, omit_defaults=True):
     mark: str = ""
     """A mark in the environment of a task's process that processes of others do not have."""
 
+    @property
+    def hostname(self) -> str:
+        """The name of its machine. `host` also has the boot and container that the pid is of."""
+        return self.host.partition("/")[0]
+
     def __str__(self) -> str:
-        return f"process {self.pid} on {self.host}"
+        return f"process {self.pid} on {self.hostname}"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import wraps
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Final, Self, TypedDict, Unpack
 
 import msgspec
 
@@ -279,6 +279,10 @@ def _module_that_runs() -> str:
     return str(frame.f_globals.get("__name__", ""))
 
 
+DAG_FUNCTION: Final = "_holdfast_dag_function"
+"""An attribute of the functions that `@dag` decorates."""
+
+
 def dag(
     dag_id: str | Callable[..., Any] = "", **arguments: Unpack[DagArguments]
 ) -> Callable[..., Any]:
@@ -297,6 +301,7 @@ def dag(
                 )
             return made_dag
 
+        vars(make)[DAG_FUNCTION] = True
         return make
 
     return decorate(dag_id) if callable(dag_id) else decorate

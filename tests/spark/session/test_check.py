@@ -53,6 +53,24 @@ def install_java(directory: Path, says: str, status: int = 0) -> Path:
     return java
 
 
+def install_java_that_is_killed(directory: Path, times: int) -> Path:
+    """Install a Java whose first processes something kills; later ones print their version."""
+    java = directory / "java"
+    java.write_text(
+        f"#!{sys.executable}\n"
+        "import os, pathlib, sys\n"
+        "print('Picked up JAVA_TOOL_OPTIONS: -Xmx1g', file=sys.stderr, flush=True)\n"
+        f"killed = pathlib.Path({str(directory / 'killed')!r})\n"
+        "before = len(killed.read_text()) if killed.exists() else 0\n"
+        f"if before < {times}:\n"
+        "    killed.write_text('x' * (before + 1))\n"
+        "    os.kill(os.getpid(), 9)\n"
+        f"print({DEBIAN_17!r}, file=sys.stderr)\n"
+    )
+    java.chmod(0o755)
+    return java
+
+
 def refusal(kind: type[HoldfastError], configured: Settings) -> HoldfastError:
     with pytest.raises(kind) as raised:
         check(configured)
@@ -112,6 +130,28 @@ def test_a_java_stub_that_asks_for_installation_is_an_error(no_java: Path) -> No
     error = refusal(SparkUnavailable, settings())
 
     assert "Unable to locate a Java Runtime" in error.message
+
+
+def test_java_that_something_kills_is_asked_again(no_java: Path) -> None:
+    install_java_that_is_killed(no_java, 2)
+
+    check(settings())
+
+    assert (no_java / "killed").read_text() == "xx"
+
+
+def test_java_that_is_killed_each_time_is_an_error(no_java: Path) -> None:
+    java = install_java_that_is_killed(no_java, 100)
+
+    error = refusal(SparkUnavailable, settings())
+
+    assert error.message == f"{java} is not a working Java: it was killed by SIGKILL"
+
+
+def test_the_error_of_java_is_shown_without_the_options_that_it_picked_up(no_java: Path) -> None:
+    install_java(no_java, "NOTE: Picked up JDK_JAVA_OPTIONS: -X9\nUnrecognized option: -X9", 1)
+
+    assert "Unrecognized option: -X9" in refusal(SparkUnavailable, settings()).message
 
 
 def test_the_error_for_a_missing_package_names_the_extra_to_install(

@@ -59,12 +59,13 @@ def locate(options: Mapping[str, str], default: Location | None) -> Location:
 
 
 def checked_token(token: str | None) -> str:
+    """Return the token, or that of the environment. Raise NoToken where there is none."""
     given = (os.environ.get(TOKEN_VARIABLE, "") if token is None else token).strip()
     if not given:
         raise NoToken(
             "the server needs a token, and none is given",
-            hint='.option("token", …), or register(spark, url, token=…); `holdfast auth '
-            "user-token` creates one",
+            hint=f"set {TOKEN_VARIABLE}, or pass token=…; `holdfast auth user-token`, where the "
+            "server runs, prints one",
         )
     return given
 
@@ -81,10 +82,11 @@ def configured() -> Location:
             hint='holdfast.spark.register(spark), or .option("url", …)',
         ) from None
     settings = load()
+    retention = timedelta(days=settings.state_store.default_retention_days)
+    if settings.server_url:
+        return Location(settings.server_url, checked_token(None), retention=retention)
     return Location(
-        settings.database_url,
-        backend=settings.state_store.backend,
-        retention=timedelta(days=settings.state_store.default_retention_days),
+        settings.database_url, backend=settings.state_store.backend, retention=retention
     )
 
 

@@ -86,6 +86,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     file_is_broken: bool = False
     """The task did not begin, because its DAG file cannot be imported."""
     got_sigterm: bool = False
+    store_was_away: bool = False
+    """The task ended because the store was unavailable for longer than `retry_window`."""
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True, tag="parsed"):
@@ -94,6 +96,8 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True, tag="parsed"):
     dags: tuple[DagSpec, ...] = ()
     error: str = ""
     """A traceback, or a message if a traceback would not help."""
+    uncalled: tuple[str, ...] = ()
+    """Where there are no DAGs: the functions decorated with `@dag`, none of which was called."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):

@@ -207,7 +207,10 @@ class KnownDags:
         self._broken.pop(found.file, None)
         self._held[found.file] = {dag.dag_id for dag in dags}
         self._replace_dags(found.file, dags)
-        log.info("%s: %s", found.file, ", ".join(dag.dag_id for dag in dags) or "no DAG")
+        if uncalled := found.parsed.uncalled:
+            log.warning("%s: no DAG: the @dag function %s is never called", found.file, uncalled[0])
+        else:
+            log.info("%s: %s", found.file, ", ".join(dag.dag_id for dag in dags) or "no DAG")
         self._retry_refused()
 
     def _refusal(self, found: FileParsed) -> str:

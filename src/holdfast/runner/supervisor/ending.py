@@ -67,6 +67,8 @@ def ending_of(
         return _interrupted(instance, reason, now)
     if isinstance(report, Failed) and report.file_is_broken:
         return _interrupted(instance, f"the DAG file cannot be imported: {report.error}", now)
+    if isinstance(report, Failed) and report.store_was_away:
+        return _interrupted(instance, f"the store was unavailable: {report.error}", now)
     failures = instance.failures
     retry = failures < task.retries and not (isinstance(report, Failed) and not report.may_retry)
     return Ending(

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.access.identity import Identity
 from holdfast.access.permissions import check
-from holdfast.errors import HoldfastError, NotSupported
+from holdfast.errors import HoldfastError, NotSupported, StoreUnavailable
 from holdfast.portable.transport import Endpoint
 from holdfast.runner.protocol.messages import (
     REPORT,
@@ -87,13 +87,18 @@ def relay(
     Return the report; None without one, and after an invalid message, which did not come from our
     code in the child and makes the channel unusable.
     """
+    was_away = False
     while (frame := channel.receive()) is not None:
         kind, data = frame
         try:
             if kind == REPORT:
-                return report_decoder.decode(data)
+                report = report_decoder.decode(data)
+                if isinstance(report, Failed) and not was_away:
+                    # What was unavailable is another store, which the task opened itself.
+                    return msgspec.structs.replace(report, store_was_away=False)
+                return report
             if kind == COMMAND:
-                _send_answer(
+                was_away |= _send_answer(
                     channel, partial(_execute_command, data, store, identity, max_value_bytes)
                 )
             elif kind == ENDPOINT:
@@ -112,8 +117,11 @@ def _execute_command(data: bytes, store: Store, identity: Identity, max_value_by
     return store.execute(command)
 
 
-def _send_answer(channel: Channel, ask: Callable[[], Any]) -> None:
+def _send_answer(channel: Channel, ask: Callable[[], Any]) -> bool:
+    """Send the answer, or the error; return whether the store is unavailable."""
     try:
         channel.send(ANSWER, MSGPACK.encode(ask()))
     except HoldfastError as error:
         channel.send(ERROR, MSGPACK.encode_error(error))
+        return isinstance(error, StoreUnavailable)
+    return False

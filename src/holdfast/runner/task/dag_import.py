@@ -10,13 +10,13 @@ import sys
 import time
 from collections import Counter
 from importlib.machinery import SourceFileLoader
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Final
 
 from holdfast.errors import HoldfastError, InvalidDag
 from holdfast.runner.protocol.messages import Parsed, ParseStartup
 from holdfast.runner.task.tracebacks import formatted, line_in
-from holdfast.sdk.dag import DAG, made
+from holdfast.sdk.dag import DAG, DAG_FUNCTION, made
 from holdfast.wire.channel import encode
 
 REPLACED_WITHIN: Final = 10.0
@@ -95,7 +95,8 @@ def _find_dag(path: str, dag_id: str) -> DAG:
 def parse(startup: ParseStartup) -> Parsed:
     """Import a file and return its DAGs, or the error of its import instead of raising it."""
     try:
-        parsed = Parsed(dags=tuple(one.spec(startup.file) for one in load_file(startup.file)))
+        dags = tuple(one.spec(startup.file) for one in load_file(startup.file))
+        parsed = Parsed(dags=dags, uncalled=() if dags else _dag_functions(startup.file))
         encode(parsed)  # a DAG that cannot be sent is an error in the file, and reported as one
     except HoldfastError as error:
         line = line_in(startup.file, error)
@@ -103,6 +104,14 @@ def parse(startup: ParseStartup) -> Parsed:
     except (Exception, SystemExit) as error:
         return Parsed(error=formatted(error))
     return parsed
+
+
+def _dag_functions(path: str) -> tuple[str, ...]:
+    """Return the names of the functions of an imported file that are decorated with `@dag`."""
+    name = module_name(path)
+    values = vars(sys.modules[name]).values()
+    functions = [one for one in values if isinstance(one, FunctionType) and one.__module__ == name]
+    return tuple(one.__name__ for one in functions if DAG_FUNCTION in vars(one))
 
 
 def _import(path: str) -> ModuleType:

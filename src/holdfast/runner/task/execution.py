@@ -12,7 +12,14 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.errors import HoldfastError, InvalidDag, InvalidInput, InvalidType, SparkBusy
+from holdfast.errors import (
+    HoldfastError,
+    InvalidDag,
+    InvalidInput,
+    InvalidType,
+    SparkBusy,
+    StoreUnavailable,
+)
 from holdfast.model.value import encode
 from holdfast.runner.protocol.messages import (
     CallbackStartup,
@@ -69,6 +76,7 @@ def _report_failure(error: BaseException, what: str, *, file_is_broken: bool = F
         exception=pickled(error),
         spark_is_busy=isinstance(error, SparkBusy),
         file_is_broken=file_is_broken,
+        store_was_away=isinstance(error, StoreUnavailable),
     )
 
 

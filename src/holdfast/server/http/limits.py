@@ -89,7 +89,8 @@ async def read_aside(body: bytes, read: Callable[..., A], *args: Any) -> A:
 def too_large(limit: int) -> HoldfastError:
     if not limit:
         return RequestTooLarge(
-            "this path takes no body", hint="see /openapi.json for the paths that take one"
+            "the server has no such path, or it takes no body",
+            hint="check the URL; /openapi.json lists the paths",
         )
     return RequestTooLarge(
         f"the request body is over {limit:,} bytes",

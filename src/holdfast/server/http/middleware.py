@@ -9,7 +9,7 @@ from secrets import token_hex
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.errors import Forbidden, HoldfastError, NoToken
+from holdfast.errors import HoldfastError, NoToken, TokenRefused
 from holdfast.server import metrics
 from holdfast.server.http import error_responses
 from holdfast.server.http.access_log import log_request
@@ -146,9 +146,11 @@ class RequestMiddleware:
                     break
                 try:
                     return self._tokens.verify(text.strip().decode("ascii", "replace"))
-                except Forbidden:
+                except TokenRefused as error:
                     metrics.refused_tokens.inc()
-                    raise
+                    if scope["path"].startswith(PREFIX):
+                        raise  # 403, as Airflow's workers expect it
+                    raise NoToken(error.message, hint=error.hint) from None
         raise NoToken(
             "the request has no token",
             hint="send it as `Authorization: Bearer …`; `holdfast auth` prints tokens",

@@ -34,10 +34,10 @@ _WAIT = {
 }
 _MEANINGS: dict[int, dict[str, Any]] = {
     401: {
-        "description": "The request has no token.",
+        "description": "The request has no token, or one that is not valid.",
         "headers": {"WWW-Authenticate": {"description": "`Bearer`.", "schema": {"type": "string"}}},
     },
-    403: {"description": "The token is not valid, or does not allow this."},
+    403: {"description": "The token does not allow this."},
     404: {"description": "The named resource does not exist."},
     408: {"description": "The request did not arrive in time."},
     409: {"description": "The request conflicts with the stored state; nothing was written."},

@@ -13,7 +13,7 @@ from pydantic import Field
 from holdfast import commands as c
 from holdfast.accessor.base import located
 from holdfast.actions.logs import run_logs
-from holdfast.actions.runs import check_deletable, check_startable, manual_run
+from holdfast.actions.runs import check_deletable, check_startable, list_runs, manual_run
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.model.run import Run, RunKind, RunState
 from holdfast.model.value import decode, encode
@@ -81,7 +81,7 @@ class UpstreamAssetEvents(Answer):
     total_entries: int
 
 
-@router.get(PATH)
+@router.get(PATH, responses=problems(404))
 async def list_dag_runs(
     caller: CallerDep,
     dag_id: DagId,
@@ -102,7 +102,7 @@ async def list_dag_runs(
         limit=limit,
         offset=offset,
     )
-    runs = [of_run(run) for run in await caller.aexecute(listing)]
+    runs = [of_run(run) for run in await caller.follow(list_runs(listing))]
     return DagRunCollection(dag_runs=runs, total_entries=await caller.aexecute(c.Count(listing)))
 
 
@@ -159,5 +159,5 @@ def of_run(run: Run) -> DagRun:
         queued_at=run.created_at,
         start_date=run.started_at,
         end_date=run.ended_at,
-        owner=None if owner is None else RunOwner(hostname=owner.host, pid=owner.pid),
+        owner=None if owner is None else RunOwner(hostname=owner.hostname, pid=owner.pid),
     )

@@ -230,6 +230,6 @@ def of_attempt(attempt: AttemptInfo) -> TaskInstanceAttempt:
         error=attempt.error,
         exit_status=attempt.exit_status,
         signal=attempt.signal,
-        hostname=worker.host if worker else None,
+        hostname=worker.hostname if worker else None,
         pid=worker.pid if worker else None,
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.errors import InvalidSettings, MissingDependency, SparkUnavailable
+from holdfast.process import ask, signal_name
 from holdfast.settings import Settings, without_password
 from holdfast.spark.session.session import address_of
 
@@ -66,13 +67,18 @@ def check_java() -> None:
     """Raise SparkUnavailable unless the Java that Spark's scripts would start works for Spark."""
     java = _find_java()
     try:
-        result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+        result = ask([java, "-version"])
     except (OSError, subprocess.SubprocessError) as error:
         raise SparkUnavailable(f"{java} cannot be run: {error}", hint=INSTALL_JAVA) from None
     version = _VERSION.search(result.stderr)
     if version is None:
-        shown = (result.stderr or result.stdout).strip().partition("\n")[0]
-        raise SparkUnavailable(f"{java} is not a working Java: {shown}", hint=INSTALL_JAVA)
+        said = (result.stderr or result.stdout).strip().splitlines()
+        shown = [line for line in said if "Picked up" not in line]  # its options, not its failure
+        if not shown and result.returncode < 0:
+            shown = [f"it was killed by {signal_name(-result.returncode)}"]
+        raise SparkUnavailable(
+            f"{java} is not a working Java: {''.join(shown[:1])}", hint=INSTALL_JAVA
+        )
     if int(version[1]) < OLDEST_JAVA:
         raise SparkUnavailable(
             f"{java} is Java {version[1]}, but Spark needs {OLDEST_JAVA} or later",

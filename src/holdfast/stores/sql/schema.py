@@ -39,9 +39,13 @@ def ensure(engine: sa.Engine, url: str) -> None:
 
 
 def check(url: str) -> tuple[str | None, str]:
-    """Return the revision of the database, and the newest."""
+    """Return the revision of the database, and the newest. Raise SchemaMismatch if a newer version
+    of Holdfast has migrated it."""
     with _engine(url) as (engine, _):
-        return _current(engine), HEAD
+        current = _current(engine)
+    if current is not None and current not in _known():
+        raise _newer(current)
+    return current, HEAD
 
 
 def migrate(url: str) -> tuple[str | None, str]:
