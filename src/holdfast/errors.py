@@ -173,6 +173,12 @@ class AssetInactive(Conflict):
     code = "asset_inactive"
 
 
+class NoFreeSlot(Conflict):
+    """The pool of a task has too few free slots, or does not exist; the task waits."""
+
+    code = "no_free_slot"
+
+
 class StaleRequest(Conflict):
     """The client has sent a later request; this one arrived too late to be executed."""
 

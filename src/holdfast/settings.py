@@ -20,6 +20,9 @@ from holdfast.portable.source.location import is_server
 FILE_NAME: Final = "holdfast.toml"
 VARIABLE_PREFIX: Final = "HOLDFAST__"
 A_CENTURY: Final = 36_500
+_TASKS_PER_CORE: Final = 16
+_BYTES_PER_TASK: Final = 128 * 2**20
+_LEAST_PARALLELISM: Final = 4
 
 
 class Given(NamedTuple):
@@ -386,6 +389,19 @@ class Dags(Section, frozen=True):
     ] = timedelta(minutes=10)
 
 
+class Runner(Section, frozen=True):
+    parallelism: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10_000,
+            description="Maximum number of tasks that one scheduler, or `holdfast run`, runs at "
+            "once. 0: 16 for each core, but no more than fit into memory at 128 MB each, and at "
+            "least 4.",
+        ),
+    ] = 0
+
+
 class Spark(Section, frozen=True):
     master: Annotated[
         str,
@@ -428,6 +444,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     object_store: ObjectStore = ObjectStore()
     api: Api = Api()
     dags: Dags = Dags()
+    runner: Runner = Runner()
     spark: Spark = Spark()
     directory: Path = Path()
     origins: dict[str, str] = {}
@@ -462,6 +479,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def store_url(self) -> str:
         """The database, or the server in its place."""
         return self.database.url or f"sqlite:///{self.home / 'holdfast.db'}"
+
+    @property
+    def parallelism(self) -> int:
+        from holdfast.process import cores, memory_bytes
+
+        fitting = min(_TASKS_PER_CORE * cores(), memory_bytes() // _BYTES_PER_TASK)
+        return self.runner.parallelism or max(_LEAST_PARALLELISM, fitting)
 
 
 SECTIONS: Final[Mapping[str, type[Section]]] = {

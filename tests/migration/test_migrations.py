@@ -37,6 +37,7 @@ TASK = TaskScope("sales", "monday", "load", 3)
 ORDERS = AssetScope(name="orders")
 ORDERS_SPEC = AssetSpec("orders", "s3://lake/orders")
 PROCESS = Process("here", 1, "t0")
+MINUTE = timedelta(minutes=1)
 STORED = "Ünïcödé 🚀"
 
 
@@ -88,7 +89,9 @@ def fill_runs(store: SqlStore) -> None:
     store.execute(c.SaveFile("totals.py", (spec,)))
     scope = TaskScope("sales", "tuesday", "load")
     store.execute(c.RegisterTask(scope))
-    me = TaskWriter(scope, store.execute(c.StartAttempt(scope, PROCESS, timedelta(minutes=1))))
+    me = TaskWriter(
+        scope, store.execute(c.StartAttempt(scope, PROCESS, MINUTE, pool="default_pool"))
+    )
     store.execute(c.TakeItem(me, "0" * 64))
     event = EmittedEvent("orders", "s3://lake/orders", aliases=("daily",))
     ending = Ending(

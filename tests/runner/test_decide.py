@@ -197,24 +197,6 @@ def test_every_trigger_rule_is_tested():
     assert {rule for rule, _, _ in RULES} == set(TriggerRule)
 
 
-def test_only_as_many_tasks_run_as_the_dag_allows():
-    run = Run(*(task(name) for name in "abcd"), max_active_tasks=3)
-
-    decision = run.decide(one("a", RUNNING), *(one(name, SCHEDULED) for name in "bcd"))
-
-    assert decision.start == (("b", -1), ("c", -1))
-
-
-def test_only_as_many_instances_of_a_task_run_as_it_allows():
-    run = Run(task("a", over=[LiteralAxis(4)], max_active=2), task("b"))
-
-    decision = run.decide(
-        one("a", REMOVED), one("a", RUNNING, 0), *(one("a", SCHEDULED, i) for i in (1, 2, 3))
-    )
-
-    assert decision.start == (("a", 1), ("b", -1))
-
-
 def test_a_retry_waits_for_its_time():
     run = Run(task("a"), task("b"))
     soon = one("a", RETRY, ready_at=NOW + MINUTE)
@@ -267,12 +249,6 @@ def test_a_failed_leaf_fails_the_run_once_everything_has_ended():
 
     assert run.decide(one("a", FAILED), one("b", RUNNING)).ended is None
     assert run.decide(one("a", FAILED), one("b", SUCCESS)).ended is RunState.FAILED
-
-
-def test_a_run_in_which_nothing_can_start_has_failed():
-    run = Run(task("a"), max_active_tasks=0)
-
-    assert run.decide(one("a", SCHEDULED)).ended is RunState.FAILED
 
 
 def test_a_literal_is_expanded_at_the_start():

@@ -14,6 +14,7 @@ from holdfast.commands.counting import *
 from holdfast.commands.dags import *
 from holdfast.commands.entries import *
 from holdfast.commands.history import *
+from holdfast.commands.pools import *
 from holdfast.commands.purge_queue import *
 from holdfast.commands.results import *
 from holdfast.commands.runs import *

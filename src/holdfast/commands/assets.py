@@ -47,6 +47,12 @@ class DeclareDagAssets(Command[None], frozen=True):
             AssetScope(name=name, uri=uri)
 
 
+class AssetChanges(Command[tuple[int, int, int]], frozen=True):
+    """Return numbers that differ after each event, and after each new or deleted asset."""
+
+    category = Category.READS
+
+
 class ListAssets(Command[tuple[AssetInfo, ...]], frozen=True):
     """List assets, ordered by name."""
 

@@ -38,6 +38,9 @@ class StartAttempt(ScopeCommand[int], frozen=True):
     """How long the attempt counts as supervised without a heartbeat; None: forever."""
     after: int | None = None
     """The newest attempt that the caller knows of: StaleAttempt where there is a newer one."""
+    pool: str | None = None
+    """The pool whose slots it takes up while it runs: NoFreeSlot where they are not free."""
+    pool_slots: int = 1
 
 
 class FinishAttempt(Command[None], frozen=True):

@@ -86,12 +86,25 @@ class ListDags(Command[tuple[DagInfo, ...]], frozen=True):
 
     limit: int | None = None
     offset: int = 0
+    specs: bool = True
+    """False: with empty specs, which are long."""
 
 
 class GetDag(Command[DagInfo], frozen=True):
     """Return one DAG. Raises NotFound, which names the DAGs that exist."""
 
     category = Category.READS
+
+    dag_id: str
+
+
+class DeleteDag(Command[None], frozen=True):
+    """Delete a DAG, its pause, its progress in its schedule and its declarations of assets. Its
+    runs stay.
+
+    Raises NotFound for an unknown DAG, and Conflict where a scheduler has seen its file in the last
+    half minute, or where runs of it have not ended.
+    """
 
     dag_id: str
 

@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Final
 
-from holdfast.commands.base import Category, Command, RunCommand, check_count
+import msgspec
+
+from holdfast.commands.base import MOST_WRITES, Category, Command, RunCommand, check_count
 from holdfast.model.role import Role
 from holdfast.model.run import AssetEvent, Process, Run, RunKind, RunState, Unfinished
 from holdfast.model.value import check_json_object
@@ -122,6 +124,27 @@ class ReleaseRun(RunCommand[None], frozen=True):
     """Release a run that has not ended, so that another process may claim it at once."""
 
     process: Process
+
+
+class Waits(msgspec.Struct, frozen=True):
+    """Why tasks of a run wait although all that they depend on has ended; by task."""
+
+    dag_id: str
+    run_id: str
+    reasons: dict[str, str]
+
+
+class ReportWaits(Command[None], frozen=True):
+    """Replace the reasons why tasks of runs wait. Runs that the process does not hold are skipped.
+
+    A reason is shown with the tasks until the lease of the run expires.
+    """
+
+    process: Process
+    runs: tuple[Waits, ...]
+
+    def __post_init__(self) -> None:
+        check_count(f"runs of {self.process}", len(self.runs), MOST_WRITES)
 
 
 class RunEvents(RunCommand[tuple[AssetEvent, ...]], frozen=True):

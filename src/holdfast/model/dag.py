@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from holdfast.model.pool import DEFAULT_POOL
 from holdfast.model.run import DagInfo, TriggerRule
 
 
@@ -117,6 +118,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     execution_timeout: timedelta | None = None
     max_active: int | None = None
     """Maximum number of instances of this task that run at once in one run."""
+    pool: str = DEFAULT_POOL
+    pool_slots: int = 1
     spark: bool = False
     mapped: MappedSpec | None = None
     inlets: tuple[Inlet, ...] = ()

@@ -131,6 +131,8 @@ class TaskInstance(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None
     error: str
     """One line with the reason why it failed, was skipped or is to be retried."""
+    waits_for: str = ""
+    """The limit that keeps it from starting, where that has lasted for a second or more."""
 
 
 class Outcome(StrEnum):

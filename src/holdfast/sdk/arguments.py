@@ -10,7 +10,9 @@ from typing import Any, TypeAlias, TypedDict
 from holdfast.errors import InvalidDag
 from holdfast.model.dag import CallbackKind, Inlet, Outlet
 from holdfast.model.plain_types import base_timedelta
+from holdfast.model.pool import DEFAULT_POOL
 from holdfast.model.run import TriggerRule
+from holdfast.portable.identifier import check_id
 from holdfast.sdk.asset import Asset, AssetAlias, AssetRef
 from holdfast.sdk.param import Param, as_params
 
@@ -32,6 +34,8 @@ class TaskArguments(TypedDict, total=False):
     execution_timeout: timedelta | None
     trigger_rule: str
     max_active_tis_per_dagrun: int | None
+    pool: str | None
+    pool_slots: int
     inlets: Any
     outlets: Any
     on_execute_callback: Callbacks
@@ -49,8 +53,6 @@ class TaskArguments(TypedDict, total=False):
     email_on_failure: bool
     start_date: datetime | None
     end_date: datetime | None
-    pool: str | None
-    pool_slots: int
     queue: str
     priority_weight: int
     weight_rule: Any
@@ -108,6 +110,8 @@ class TaskSettings:
     execution_timeout: timedelta | None
     trigger_rule: TriggerRule
     max_active: int | None
+    pool: str
+    pool_slots: int
     inlets: list[Asset | AssetRef | AssetAlias]
     outlets: list[Asset | AssetRef | AssetAlias]
     callbacks: dict[CallbackKind, tuple[Callback, ...]]
@@ -135,6 +139,8 @@ def settle(where: str, given: Mapping[str, Any]) -> TaskSettings:
         execution_timeout=_optional_duration(where, "execution_timeout", given),
         trigger_rule=_trigger_rule(where, given.get("trigger_rule", TriggerRule.ALL_SUCCESS)),
         max_active=_max_active(where, given.get("max_active_tis_per_dagrun")),
+        pool=_pool(where, given.get("pool") or DEFAULT_POOL),
+        pool_slots=count(where, "pool_slots", given.get("pool_slots", 1), least=1),
         inlets=_assets(where, "inlets", given.get("inlets")),
         outlets=_assets(where, "outlets", given.get("outlets")),
         callbacks=callbacks(where, given),
@@ -196,6 +202,13 @@ def _backoff(where: str, value: Any) -> float:
 
 def _max_active(where: str, value: Any) -> int | None:
     return None if value is None else count(where, "max_active_tis_per_dagrun", value, least=1)
+
+
+def _pool(where: str, value: Any) -> str:
+    try:
+        return check_id("pool", value)
+    except (ValueError, TypeError) as error:
+        raise InvalidDag(f"{where}: {error}") from None
 
 
 def _trigger_rule(where: str, value: Any) -> TriggerRule:

@@ -262,6 +262,8 @@ def _task_spec(task: TaskNode) -> TaskSpec:
         max_retry_delay=settings.max_retry_delay,
         execution_timeout=settings.execution_timeout,
         max_active=settings.max_active,
+        pool=settings.pool,
+        pool_slots=settings.pool_slots,
         spark=task.uses_spark,
         mapped=task._mapped,
         inlets=settings.inlet_specs,

@@ -10,6 +10,7 @@ from holdfast.errors import (
     AssetInactive,
     Conflict,
     InvalidInput,
+    NoFreeSlot,
     NotFound,
     ObjectBusy,
     StaleAttempt,
@@ -50,6 +51,23 @@ def _similar(sought: str, names: Sequence[str]) -> str:
     short = [name for name in near if len(name) <= _LONGEST_COMPARED]
     shown = get_close_matches(sought[:_LONGEST_COMPARED], short, n=3, cutoff=0.6) or names[:5]
     return ", ".join(shown) + (", …" if len(shown) < len(names) else "")
+
+
+def no_pool(name: str) -> NoFreeSlot:
+    return NoFreeSlot(
+        f"there is no pool `{name}`", hint=f"create it: `holdfast pools set {name} SLOTS`"
+    )
+
+
+def unknown_pool(name: str, names: Sequence[str]) -> NotFound:
+    return NotFound(f"there is no pool `{name}`", hint=f"there are: {_similar(name, names)}")
+
+
+def no_free_slot(pool: str, wanted: int, free: int) -> NoFreeSlot:
+    return NoFreeSlot(
+        f"pool `{pool}` has {max(0, free)} free slots of the {wanted} that are needed",
+        hint="wait until a task ends, or give the pool more slots",
+    )
 
 
 def inactive(scope: AssetScope) -> AssetInactive:
@@ -125,6 +143,20 @@ def dag_elsewhere(dag_id: str, file: str, other: str) -> Conflict:
         f"DAG `{dag_id}` of {file} is already in {other}",
         hint="give one of them another dag_id, or remove it from the other file; if another "
         "scheduler read it and has stopped, retry in half a minute",
+    )
+
+
+def dag_in_file(dag_id: str, file: str) -> Conflict:
+    return Conflict(
+        f"DAG `{dag_id}` is in {file}, which a scheduler has",
+        hint="remove the file, or the DAG from it, and retry in half a minute",
+    )
+
+
+def dag_has_runs(dag_id: str, unfinished: int) -> Conflict:
+    return Conflict(
+        f"{unfinished:,} runs of DAG `{dag_id}` have not ended",
+        hint="wait for their end, or stop them first",
     )
 
 

@@ -105,6 +105,8 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """False if no process could be started for it, of which the store has no record."""
     called: bool = True
     """False if its callbacks are still to be called, provided that it has ended."""
+    refused: bool = False
+    """True if it was not begun because its pool had no free slot."""
 
 
 class CalledBack(msgspec.Struct, frozen=True, tag="called"):

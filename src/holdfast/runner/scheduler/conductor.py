@@ -41,6 +41,7 @@ from holdfast.runner.protocol.orders import (
 from holdfast.runner.protocol.parameters import CALLBACKS, HEARTBEAT, LEASE, MOST_INTERRUPTIONS
 from holdfast.runner.scheduler.dag_files import printable_path
 from holdfast.runner.scheduler.decide import Decision, Start, decide
+from holdfast.runner.scheduler.limits import Limits, Ready
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
 from holdfast.settings import Settings
 from holdfast.stores.offload.configuration import Offloading
@@ -92,6 +93,13 @@ class ActiveRun:
     """Attempts that have lost their supervisor, or whose callbacks it could not call."""
     look_at: float = 0.0
     """Time of the next check on the monotonic clock."""
+    ready: Ready | None = None
+    """The task instances that may start as soon as limits allow it; None for none."""
+    limited: dict[str, str] = field(default_factory=dict)
+    """The limits by which tasks were waiting a moment ago, by task."""
+    reported: dict[str, str] = field(default_factory=dict)
+    """Those of them that the store knows."""
+    logged: set[str] = field(default_factory=set)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -108,6 +116,7 @@ class Conductor:
         from holdfast.connection import open_store
 
         self.store = open_store(settings, retry_window=settings.core.retry_window)
+        self._limits = Limits(self.store, settings.parallelism)
         self.runs: dict[tuple[str, str], ActiveRun] = {}
         self.dags: dict[str, DagSpec] = {}
         """The DAGs as currently defined by their files. For a DAG that is absent, because its file
@@ -120,6 +129,7 @@ class Conductor:
         self._spark = False
         self._not_begun: Counter[TaskScope] = Counter()
         self._renewed = time.monotonic()
+        self._reported = time.monotonic()
 
     def parse(self, file: str) -> None:
         """Order the import of a file; `parsed` will return its DAGs or its error."""
@@ -173,8 +183,11 @@ class Conductor:
         return active
 
     def turn(self, timeout: float) -> None:
-        """Wait for notices for up to `timeout` seconds, handle them, and do the work now due."""
-        for notice in self._supervisor.notices(timeout):
+        """Wait for notices until work is due, or for up to `timeout` seconds; handle them, and do
+        the work that is due."""
+        due = min((active.look_at for active in self.runs.values()), default=float("inf"))
+        wait = max(0.0, min(timeout, due - time.monotonic()))
+        for notice in self._supervisor.notices(wait):
             self._handle_notice(notice)
         now = time.monotonic()
         if now > self._renewed + HEARTBEAT:
@@ -183,6 +196,10 @@ class Conductor:
         for active in list(self.runs.values()):
             if now >= active.look_at:
                 self._advance_run(active)
+        self._start_attempts()
+        if now > self._reported + CHECK_INTERVAL:
+            self._reported = now
+            self._report_waits()
         for call in self._calls.values():
             if call.again_at is not None and now >= call.again_at:
                 self._order_callbacks(call)
@@ -216,6 +233,9 @@ class Conductor:
                 log.warning("%s: %s", notice.scope, notice.error)
             self._count_start(notice)
             scope = notice.scope
+            pool = self._limits.give_back(scope)
+            if pool is not None and notice.refused:
+                self._limits.close_pool(pool)
             if (concerned := self.runs.get((scope.dag_id, scope.run_id))) is not None:
                 before = concerned.ordered.pop(scope, None)
                 if before is not None and not notice.called:
@@ -242,6 +262,7 @@ class Conductor:
 
     def _recover_orders(self) -> None:
         """Have a new supervisor redo what the previous one was doing."""
+        self._limits.give_back_all()
         for active in self.runs.values():
             active.pending |= {
                 scope: PendingCall(before) for scope, before in active.ordered.items()
@@ -336,6 +357,7 @@ class Conductor:
     def _advance_run(self, active: ActiveRun) -> None:
         """Advance a run as far as possible now; give it up if it was deleted or taken over."""
         active.look_at = time.monotonic() + CHECK_INTERVAL
+        active.ready = None
         try:
             decision = self._apply_decisions(active)
             held = active.run.dag_id not in self.dags
@@ -349,8 +371,8 @@ class Conductor:
         except Conflict as error:
             log.info("%s", error.message)
             return
-        if not held:
-            self._start_attempts(active, decision.start)
+        if decision.start and not held:
+            active.ready = Ready(active.dag, active.tasks, decision.start)
         if decision.wake_at is not None:
             wait = (decision.wake_at - datetime.now(UTC)).total_seconds()
             active.look_at = min(active.look_at, time.monotonic() + max(wait, 0.0))
@@ -460,14 +482,37 @@ class Conductor:
             self.store.execute(mark)
         return bool(unfinished)
 
-    def _start_attempts(self, active: ActiveRun, starts: Sequence[Start]) -> None:
-        """Order the next attempts of task instances."""
-        instances = {(one.scope.task_id, one.scope.map_index): one for one in active.tasks}
-        for start in starts:
-            instance, task = instances[start], active.dag.task(start[0])
-            assert task is not None
+    def _start_attempts(self) -> None:
+        """Order the next attempts of task instances, as far as limits allow."""
+        waiting = {
+            one.ready: one
+            for one in self.runs.values()
+            if one.ready is not None and one.run.dag_id in self.dags
+        }
+        for ready, task, instance in self._limits.choose(list(waiting)):
+            active = waiting[ready]
+            self._limits.take(instance.scope, task)
             active.ordered[instance.scope] = instance
             self._supervisor.order(RunTask(active.dag.file, active.run, task, instance))
+
+    def _report_waits(self) -> None:
+        """Save, and log once, the limits by which tasks have been waiting since the last call."""
+        changed = []
+        for active in self.runs.values():
+            limited = {} if active.ready is None else self._limits.reasons(active.ready)
+            lasting = {
+                task: why for task, why in limited.items() if active.limited.get(task) == why
+            }
+            active.limited = limited
+            if lasting != active.reported:
+                active.reported = lasting
+                changed.append(c.Waits(*active.key, lasting))
+            for task, why in lasting.items():
+                if (text := f"{task} waits for {why}") not in active.logged:
+                    active.logged.add(text)
+                    log.info("run %s of %s: %s", active.run.run_id, active.run.dag_id, text)
+        if changed:
+            self.store.execute(c.ReportWaits(this_process(), tuple(changed)))
 
     def _finish_run(self, active: ActiveRun, state: RunState) -> None:
         dag_id, run_id = active.key

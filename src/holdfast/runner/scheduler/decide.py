@@ -31,7 +31,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     changes: tuple[TaskChange, ...] = ()
     start: tuple[Start, ...] = ()
-    """The instances to start, in the order of the DAG, as many as may run now."""
+    """The instances that may start, in the order of the DAG; limits decide how many do."""
     ended: RunState | None = None
     """The final state of the run once the changes are made; None while something is left to do."""
     wake_at: datetime | None = None
@@ -99,7 +99,7 @@ class _Progress:
         self.now = now
         self.results = results
         self.running = Counter(one.scope.task_id for one in tasks if one.state is TaskState.RUNNING)
-        self.free = dag.max_active_tasks - self.running.total()
+        self.is_full = self.running.total() >= dag.max_active_tasks
         self.tasks: dict[str, _Task] = {}
         self.counts: dict[str, Counter[TaskState]] = {}
         self.sums: dict[tuple[str, ...], Counter[TaskState]] = {}
@@ -149,7 +149,7 @@ class _Progress:
             if not task.states:
                 self.fit_to(spec, task, {UNMAPPED})
             return verdict
-        if task.expanded and sources and (self.free <= 0 or self.is_current(task, sources)):
+        if task.expanded and sources and (self.is_full or self.is_current(task, sources)):
             return verdict
         try:
             length = self.length(axes)
@@ -241,10 +241,6 @@ class _Progress:
 
     def launch(self, spec: TaskSpec, task: _Task) -> None:
         """Start the instances that may start now, and note when the others may."""
-        free = self.free
-        if spec.max_active is not None:
-            free = min(free, spec.max_active - self.running[spec.task_id])
-        started = 0
         for index in sorted(task.states):
             if task.states[index] not in OPEN:
                 continue
@@ -252,10 +248,8 @@ class _Progress:
             ready_at = None if instance is None else instance.ready_at
             if ready_at is not None and ready_at > self.now:
                 self.wake_at = min(self.wake_at or ready_at, ready_at)
-            elif started < free:
+            else:
                 self.start.append((spec.task_id, index))
-                started += 1
-        self.free -= started
 
     def remove(self, instances: Iterable[TaskInstance]) -> None:
         """Remove open instances of a task that the DAG no longer has."""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from threading import Event
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast import commands as c
 from holdfast.cleanup.periodic import PeriodicCleanup
@@ -31,12 +31,26 @@ from holdfast.settings import Settings
 
 ROUND = 1.0
 """Interval in seconds between checks of files, schedules and queued runs."""
+SHORTEST_ROUND = 0.2
+"""Shortest interval in seconds, to start a run when it is due."""
+ASKED_ANEW: Final = 60.0
+"""Interval in seconds between questions for new events that nothing seems to have changed."""
 SEEN_BY_OTHERS: Final = timedelta(seconds=30)
 """Time after another scheduler has had a DAG during which its runs are left to that scheduler."""
 _CARRIED_OUT: Final = tuple(kind for kind in RunKind if kind is not RunKind.EXTERNAL)
 _PAGE: Final = 1000
 
 log = logging.getLogger("holdfast.scheduler")
+
+
+class _Upcoming(NamedTuple):
+    """When the schedule of a DAG starts its next run."""
+
+    dag: DagSpec
+    until: datetime | None
+    """The logical date of the newest run that was started."""
+    at: datetime | None
+    """None: never."""
 
 
 class Scheduler:
@@ -51,6 +65,9 @@ class Scheduler:
         self._store = self._conductor.store
         self._known = KnownDags(self._conductor, files, settings.dags.stale_after)
         self._cleanup = PeriodicCleanup(self._store, settings.state_store)
+        self._upcoming: dict[str, _Upcoming] = {}
+        self._without_news: dict[str, tuple[object, ...]] = {}
+        """DAGs that had no new events of their assets, and what changes before they may have."""
         self._waiting: dict[str, str] = {}
         """DAGs whose waiting runs were logged, and the reason."""
 
@@ -63,6 +80,8 @@ class Scheduler:
                     if time.monotonic() >= next_round:
                         next_round = time.monotonic() + ROUND
                         self._poll()
+                        due = time.monotonic() + max(SHORTEST_ROUND, self._seconds_until_due())
+                        next_round = min(next_round, due)
                     self._conductor.turn(max(0.0, next_round - time.monotonic()))
                     self._known.save()
                 except StoreUnavailable as error:
@@ -74,21 +93,25 @@ class Scheduler:
     def _poll(self) -> None:
         self._known.look()
         if self._known.complete:
-            infos = {info.dag_id: info for info in self._store.execute(c.ListDags())}
+            infos = {info.dag_id: info for info in self._store.execute(c.ListDags(specs=False))}
             self._create_runs(infos)
             self._adopt_runs(infos)
         self._cleanup.tick()
 
     def _create_runs(self, infos: dict[str, DagInfo]) -> None:
         unfinished = {one.dag_id: one for one in self._store.execute(c.UnfinishedRuns())}
+        on_assets = any(isinstance(dag.schedule, OnAssets) for dag in self._known.dags.values())
+        changes = self._store.execute(c.AssetChanges()) if on_assets else None
+        period = time.monotonic() // ASKED_ANEW
         for dag_id, dag in self._known.dags.items():
             info = infos.get(dag_id)
             if info is None or info.paused:
+                self._upcoming.pop(dag_id, None)
                 continue
             try:
                 if isinstance(dag.schedule, OnAssets):
                     if timetable.is_open(dag, datetime.now(UTC)):
-                        self._create_asset_run(dag)
+                        self._create_asset_run(dag, (changes, info.saved_at, period))
                 else:
                     busy = unfinished.get(dag_id, Unfinished(dag_id, 0, 0))
                     free = dag.max_active_runs - busy.queued - busy.running
@@ -101,7 +124,8 @@ class Scheduler:
 
     def _create_scheduled_runs(self, dag: DagSpec, info: DagInfo, most: int) -> None:
         until = info.scheduled_until
-        for _ in range(most):
+        while not self._is_early(dag, until, info) and most > 0:
+            most -= 1
             slot = timetable.due(dag, until, datetime.now(UTC), info.created_at)
             if slot is None:
                 return
@@ -120,19 +144,38 @@ class Scheduler:
             )
             log.info("%s is due: created run %s", dag.dag_id, run_id)
 
-    def _create_asset_run(self, dag: DagSpec) -> None:
+    def _is_early(self, dag: DagSpec, until: datetime | None, info: DagInfo) -> bool:
+        """Return whether the next run of a DAG is not due yet, which is computed once for each."""
+        known, now = self._upcoming.get(dag.dag_id), datetime.now(UTC)
+        if known is None or known.dag is not dag or known.until != until:
+            at = timetable.next_after(dag, until, now, info.created_at)
+            known = self._upcoming[dag.dag_id] = _Upcoming(dag, until, at)
+        return known.at is None or known.at > now
+
+    def _seconds_until_due(self) -> float:
+        """Return the seconds until the next run is due that is not due yet."""
+        now = datetime.now(UTC)
+        dates = [one.at for one in self._upcoming.values() if one.at is not None and one.at > now]
+        return (min(dates) - now).total_seconds() if dates else ROUND
+
+    def _create_asset_run(self, dag: DagSpec, state: tuple[object, ...]) -> None:
+        """Create a run if its assets have new events, which is asked once for each `state`."""
+        if self._without_news.get(dag.dag_id) == state:
+            return
         run_id = timetable.run_id(RunKind.ASSET, datetime.now(UTC))
         run = self._store.execute(c.CreateAssetRun(dag.dag_id, run_id))
         if run is not None:
             log.info("assets of %s have changed: created run %s", dag.dag_id, run_id)
+        else:
+            self._without_news[dag.dag_id] = state
 
     def _adopt_runs(self, infos: dict[str, DagInfo]) -> None:
         now = datetime.now(UTC)
-        for run in self._running_runs():
+        unfinished = {one.dag_id: one for one in self._store.execute(c.UnfinishedRuns())}
+        for run in self._running_runs() if unfinished else ():
             dag = self._known.dags.get(run.dag_id)
             if dag is not None and not self._is_held(run, now):
                 self._adopt(run, dag)
-        unfinished = {one.dag_id: one for one in self._store.execute(c.UnfinishedRuns())}
         for dag_id, dag in self._known.dags.items():
             one = unfinished.get(dag_id)
             if one is not None and one.queued and one.running < dag.max_active_runs:

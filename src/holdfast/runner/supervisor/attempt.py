@@ -17,7 +17,7 @@ from holdfast import commands as c
 from holdfast.access.identity import CallbackIdentity, ChildIdentity
 from holdfast.accessor.binding import Rules
 from holdfast.actions.logs import log_path
-from holdfast.errors import HoldfastError, StaleAttempt, StoreUnavailable, ValueTooLarge
+from holdfast.errors import HoldfastError, NoFreeSlot, StaleAttempt, StoreUnavailable, ValueTooLarge
 from holdfast.model.dag import CallbackKind
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import Ending, Outcome
@@ -99,8 +99,13 @@ class Attempt:
             return Ended(scope)
         try:
             self._declared = Declared.by(self._order.task, self._resources.store)
-            start = c.StartAttempt(scope, child.process, LEASE, after=self._order.instance.attempt)
+            start = c.StartAttempt(
+                *(scope, child.process, LEASE, self._order.instance.attempt),
+                *(self._order.task.pool, self._order.task.pool_slots),
+            )
             writer = self.writer = TaskWriter(scope, self._resources.store.execute(start))
+        except NoFreeSlot:
+            return Ended(scope, refused=True)
         except HoldfastError as error:
             return Ended(scope, error.message)
         try:

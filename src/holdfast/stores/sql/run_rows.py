@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from holdfast.model.plain_types import base_value
@@ -23,6 +25,7 @@ from holdfast.model.run import (
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores.sql.rows import Row, instant, time_of
 
+_OPEN = (TaskState.SCHEDULED.value, TaskState.UP_FOR_RETRY.value)
 _encode = msgspec.json.Encoder(enc_hook=base_value).encode
 _decode_process = msgspec.json.Decoder(Process).decode
 _decode_scope = msgspec.json.Decoder(TaskScope).decode
@@ -61,7 +64,7 @@ def run(row: Row) -> Run:
 
 
 def task_instance(row: Row) -> TaskInstance:
-    state, attempt, failures, interruptions, ready_at, started_at, ended_at, error = row[4:]
+    state, attempt, failures, interruptions, ready_at, started_at, ended_at, error, waits = row[4:]
     return TaskInstance(
         scope=TaskScope(*row[:4]),
         state=None if state is None else TaskState(state),
@@ -72,7 +75,17 @@ def task_instance(row: Row) -> TaskInstance:
         started_at=time_of(started_at),
         ended_at=time_of(ended_at),
         error=error or "",
+        waits_for=_reason(waits, row[2]) if waits is not None and state in _OPEN else "",
     )
+
+
+@lru_cache(maxsize=16)
+def _reasons(waits: str) -> dict[str, str]:
+    return msgspec.json.decode(waits, type=dict[str, str])
+
+
+def _reason(waits: str, task_id: str) -> str:
+    return _reasons(waits).get(task_id, "")
 
 
 def attempt(row: Row, scope: TaskScope) -> AttemptInfo:

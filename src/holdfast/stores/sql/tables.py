@@ -112,9 +112,11 @@ run = sa.Table(
     sa.Column("ended_at", sa.BigInteger),
     sa.Column("owner", LongText()),
     sa.Column("leased_until", sa.BigInteger),
+    sa.Column("waits", LongText()),
     sa.UniqueConstraint("dag_id", "run_id"),
 )
-"""`owner` is the process that holds the run, until `leased_until`, or that has ended it."""
+"""`owner` is the process that holds the run, until `leased_until`, or that has ended it. `waits`
+are the reasons by task, as JSON, why tasks wait that could start otherwise."""
 
 task_instance = sa.Table(
     "hf_task_instance",
@@ -150,6 +152,17 @@ attempt = sa.Table(
     sa.Column("signal", sa.Integer),
     sa.Column("worker", LongText()),
     sa.Column("leased_until", sa.BigInteger),
+    sa.Column("pool", ExactText(MAX_ID_LENGTH)),
+    sa.Column("pool_slots", sa.Integer),
+    sa.Index(None, "pool", "ended_at"),
+)
+
+pool = sa.Table(
+    "hf_pool",
+    metadata,
+    sa.Column("name", ExactText(MAX_ID_LENGTH), primary_key=True),
+    sa.Column("slots", sa.Integer, nullable=False),
+    sa.Column("description", LongText(), nullable=False),
 )
 
 mapped_item = sa.Table(

@@ -19,7 +19,7 @@ from holdfast.model.run import (
 from holdfast.model.scope import TaskScope
 from holdfast.stores import refusals
 from holdfast.stores.sql import rows, run_rows
-from holdfast.stores.sql.operations import results
+from holdfast.stores.sql.operations import pools, results
 from holdfast.stores.sql.operations.entries import empty as empty_entries
 from holdfast.stores.sql.operations.fencing import Owner, open_scope
 from holdfast.stores.sql.operations.runs import lock_held_run
@@ -52,11 +52,13 @@ def start_attempt(context: Context, command: c.StartAttempt) -> Steps[int]:
     if kind != RunKind.EXTERNAL and state is not None and TaskState(state).ended:
         raise StaleAttempt(f"{command.scope} has ended: {state}", hint="clear it to run it again")
     yield from close_attempts(owner, _SUPERSEDED)
+    yield from pools.take_slots(context, command)
     yield r.drop_results(), params
     params["number"] = newest + 1
     yield r.start_task(), params
     lease = rows.microseconds(command.lease)
-    yield r.add_attempt(), params | {"process": worker, "lease": lease}
+    taken = {"pool": command.pool, "pool_slots": command.pool_slots if command.pool else None}
+    yield r.add_attempt(), params | taken | {"process": worker, "lease": lease}
     return newest + 1
 
 

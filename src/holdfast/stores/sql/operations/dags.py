@@ -20,6 +20,7 @@ from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
 from holdfast.stores.sql.statements import assets as s
 from holdfast.stores.sql.statements import dags as d
 from holdfast.stores.sql.statements import events as e
+from holdfast.stores.sql.statements import runs as r
 
 _SEEN_AT_ONCE: Final = 500
 _ERRORS_KEPT: Final = timedelta(hours=1)
@@ -88,7 +89,7 @@ def list_files(context: Context, command: c.ListFiles) -> Steps[tuple[FileInfo, 
 
 
 def list_dags(context: Context, command: c.ListDags) -> Steps[tuple[DagInfo, ...]]:
-    found = yield d.dags(), window(command.limit, command.offset)
+    found = yield d.dags(command.specs), window(command.limit, command.offset)
     return tuple(run_rows.dag(row) for row in found)
 
 
@@ -103,6 +104,26 @@ def pause_dag(context: Context, command: c.PauseDag) -> Steps[None]:
     changed = yield d.pause_dag(), {"dag_id": command.dag_id, "paused": command.paused}
     if not changed:
         raise (yield from _unknown(command.dag_id))
+
+
+def delete_dag(context: Context, command: c.DeleteDag) -> Steps[None]:
+    yield BEGIN
+    dag_id = {"dag_id": command.dag_id}
+    found = yield d.lock_dag(), dag_id
+    if not found:
+        raise (yield from _unknown(command.dag_id))
+    holder, _, _, _, seen_lately = found[0]
+    if holder != d.NOWHERE and seen_lately:
+        [(file,)] = yield d.file_name(), {"digest": holder}
+        raise refusals.dag_in_file(command.dag_id, file)
+    [(unfinished,)] = yield r.count_unfinished(), dag_id
+    if unfinished:
+        raise refusals.dag_has_runs(command.dag_id, unfinished)
+    yield s.drop_declarations(), dag_id
+    yield d.delete_dag(), dag_id
+    if holder != d.NOWHERE and not (yield d.dags_of_file(), {"digest": holder}):
+        yield d.forget_file(), {"digest": holder}
+    yield from settle_assets()
 
 
 def _unknown(dag_id: str) -> Steps[Exception]:

@@ -127,6 +127,11 @@ def list_assets(context: Context, command: c.ListAssets) -> Steps[tuple[AssetInf
     return rows.assets((yield a.page_of_assets(), window(command.limit, command.offset)))
 
 
+def asset_changes(context: Context, command: c.AssetChanges) -> Steps[tuple[int, int, int]]:
+    [(events, assets, newest)] = yield a.asset_changes(), {}
+    return int(events), assets, newest
+
+
 def get_asset(context: Context, command: c.GetAsset) -> Steps[AssetInfo]:
     _, by, params = find(command.scope)
     for asset in rows.assets((yield a.asset(by), params)):

@@ -1,7 +1,7 @@
 """Runs: created, executed by one process at a time, and ended.
 
-Rows are locked in this order: DAG, run, task instances, assets. So transactions wait for each
-other, and never deadlock.
+Rows are locked in this order: DAG, run, task instances, pools, assets. So transactions wait for
+each other, and never deadlock.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import msgspec
+
 from holdfast import commands as c
 from holdfast.errors import Conflict, InvalidInput, StaleAttempt
 from holdfast.model.run import Process, Run, RunKind, RunState, Unfinished
 from holdfast.stores import refusals
 from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql.operations.measuring import up_to_size
-from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, window
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, each, window
 from holdfast.stores.sql.statements import dags as d
 from holdfast.stores.sql.statements import runs as s
 from holdfast.stores.sql.statements.entries import measured
@@ -181,6 +183,21 @@ def finish_run(context: Context, command: c.FinishRun) -> Steps[None]:
             hint="some were cleared; read them again",
         )
     yield s.finish_run(), {"run": run.id, "end": command.state.value}
+
+
+def report_waits(context: Context, command: c.ReportWaits) -> Steps[None]:
+    yield BEGIN
+    process = run_rows.process_column(command.process)
+    waits = [
+        {
+            "dag_id": one.dag_id,
+            "run_id": one.run_id,
+            "process": process,
+            "reasons": msgspec.json.encode(one.reasons).decode() if one.reasons else None,
+        }
+        for one in sorted(command.runs, key=lambda one: (one.dag_id, one.run_id))
+    ]
+    yield from each(s.report_waits(), waits)
 
 
 def release_run(context: Context, command: c.ReleaseRun) -> Steps[None]:

@@ -91,6 +91,17 @@ def count_assets() -> Select:
 
 
 @cache
+def asset_changes() -> Select:
+    """Select the number of events, the number of assets and the newest id, which is never reused:
+    the numbers of an asset's events only grow, so no two changes leave all three as they were."""
+    c = t.asset.c
+    events, newest = sa.func.sum(c.event_count), sa.func.max(c.id)
+    return sa.select(
+        sa.func.coalesce(events, 0), sa.func.count(), sa.func.coalesce(newest, 0)
+    ).select_from(t.asset)
+
+
+@cache
 def asset(by: str) -> Select:
     """Select the asset that column `by` finds."""
     return assets().where(t.asset.c[by] == sa.bindparam("owner"))

@@ -58,10 +58,11 @@ def file_name() -> Select:
     return sa.select(t.dag_file.c.file).where(t.dag_file.c.digest == sa.bindparam("digest"))
 
 
-def _dags() -> Select:
+def _dags(specs: bool = True) -> Select:
     c = t.dag.c
+    spec = c.spec if specs else sa.literal("").label("spec")
     return (
-        sa.select(c.dag_id, t.dag_file.c.file, c.spec, c.paused, c.scheduled_until)
+        sa.select(c.dag_id, t.dag_file.c.file, spec, c.paused, c.scheduled_until)
         .add_columns(c.saved_at, c.created_at, c.seen_at, c.stale_at)
         .select_from(t.dag.join(t.dag_file))
         .order_by(c.dag_id)
@@ -69,8 +70,8 @@ def _dags() -> Select:
 
 
 @cache
-def dags() -> Select:
-    return _dags().limit(sa.bindparam("limit")).offset(sa.bindparam("offset"))
+def dags(specs: bool = True) -> Select:
+    return _dags(specs).limit(sa.bindparam("limit")).offset(sa.bindparam("offset"))
 
 
 @cache
@@ -180,6 +181,11 @@ def retire_dag() -> sa.Update:
 @cache
 def pause_dag() -> sa.Update:
     return _change_dag(paused=sa.bindparam("paused"))
+
+
+@cache
+def delete_dag() -> sa.Delete:
+    return sa.delete(t.dag).where(_this_dag())
 
 
 @cache

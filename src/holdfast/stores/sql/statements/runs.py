@@ -112,12 +112,22 @@ def unfinished_runs() -> Select:
     return sa.select(c.dag_id, *counts).where(*unfinished).group_by(c.dag_id).order_by(c.dag_id)
 
 
+def _count_runs(*states: RunState) -> Select:
+    """Select the number of a DAG's runs in these states, without external ones."""
+    c = t.run.c
+    in_state = c.state.in_([sa.literal(state.value) for state in states])
+    of_dag = c.dag_id == sa.bindparam("dag_id"), c.kind != RunKind.EXTERNAL.value
+    return sa.select(sa.func.count()).select_from(t.run).where(*of_dag, in_state)
+
+
 @cache
 def count_running() -> Select:
-    c = t.run.c
-    of_dag = c.dag_id == sa.bindparam("dag_id"), c.state == RunState.RUNNING.value
-    carried_out = c.kind != RunKind.EXTERNAL.value
-    return sa.select(sa.func.count()).select_from(t.run).where(*of_dag, carried_out)
+    return _count_runs(RunState.RUNNING)
+
+
+@cache
+def count_unfinished() -> Select:
+    return _count_runs(RunState.QUEUED, RunState.RUNNING)
 
 
 @cache
@@ -138,6 +148,7 @@ def claim_run() -> sa.Update:
         leased_until=leased_until,
         state=RunState.RUNNING.value,
         started_at=sa.func.coalesce(t.run.c.started_at, now),
+        waits=sa.null(),
     )
 
 
@@ -180,6 +191,11 @@ def release_run() -> sa.Update:
 def renew_run() -> sa.Update:
     unfinished = t.run.c.ended_at.is_(None)
     return sa.update(t.run).where(_held(), unfinished).values(leased_until=leased_until)
+
+
+@cache
+def report_waits() -> sa.Update:
+    return sa.update(t.run).where(_held()).values(waits=sa.bindparam("reasons"))
 
 
 @cache
@@ -235,7 +251,8 @@ def task_instances(conditions: frozenset[str], states: int) -> Select:
         *("state", "attempt", "failures", "interruptions"),
         *("ready_at", "started_at", "ended_at", "error"),
     )
-    select = sa.select(*order, *facts).select_from(t.task_instance.join(t.run))
+    waits = sa.case((r.leased_until > now, r.waits))
+    select = sa.select(*order, *facts, waits).select_from(t.task_instance.join(t.run))
     for name in sorted(conditions):
         column = r[name] if name in r else ti[name]
         select = select.where(column == sa.bindparam(name))
@@ -322,7 +339,10 @@ def end_task() -> sa.Update:
 def add_attempt() -> sa.Insert:
     who: dict[str, Any] = {"ti_id": sa.bindparam("owner"), "worker": sa.bindparam("process")}
     return sa.insert(t.attempt).values(
-        **who, number=sa.bindparam("number"), started_at=now, leased_until=leased_until
+        **who,
+        **given("number", "pool", "pool_slots"),
+        started_at=now,
+        leased_until=leased_until,
     )
 
 
