@@ -1,4 +1,4 @@
-"""Runs that people start, and checks before a start or deletion."""
+"""Runs that people start, stop and mark, and checks before a start or deletion."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from datetime import datetime
 
 from holdfast import commands as c
 from holdfast.errors import Conflict
-from holdfast.model.run import DagInfo, Run, RunKind
+from holdfast.model.entry import Writer
+from holdfast.model.run import DagInfo, Run, RunKind, RunState
 from holdfast.store import Steps
 
 
@@ -37,6 +38,20 @@ def list_runs(listing: c.ListRuns) -> Steps[tuple[Run, ...]]:
     return runs
 
 
+def stop(dag_id: str, run_id: str, writer: Writer) -> Steps[Run]:
+    """End a queued or running run as failed, and return it. Raise Conflict where it has ended."""
+    return (
+        yield c.MarkRun(
+            dag_id=dag_id, run_id=run_id, state=RunState.FAILED, writer=writer, stop=True
+        )
+    )
+
+
+def mark(dag_id: str, run_id: str, state: RunState, writer: Writer, *, clear: bool) -> Steps[Run]:
+    """Set the state of a run, whether it has ended or not, and return it."""
+    return (yield c.MarkRun(dag_id=dag_id, run_id=run_id, state=state, writer=writer, clear=clear))
+
+
 def check_startable(dag: DagInfo) -> None:
     """Raise Conflict where no file has held the DAG for long: its runs would only wait."""
     if dag.stale_at is not None:
@@ -52,5 +67,5 @@ def check_deletable(run: Run, now: datetime) -> None:
     if run.leased_until is not None and run.leased_until > now:
         raise Conflict(
             f"run `{run.run_id}` of `{run.dag_id}` is being run by {run.owner}",
-            hint="stop that process first, or wait until the run ends",
+            hint="stop the run first: `holdfast runs stop`, or wait until it ends",
         )

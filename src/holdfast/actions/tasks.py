@@ -1,4 +1,4 @@
-"""Selection of one task instance, and of those of a run that are to be cleared."""
+"""Selection of task instances of a run: one, those to be cleared, and those to be marked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import msgspec
 from holdfast import commands as c
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.model.dag import spec_of
+from holdfast.model.entry import Writer
 from holdfast.model.run import TaskInstance, TaskState
+from holdfast.model.scope import TaskScope
 from holdfast.store import Steps
 
 FAILURES = (TaskState.FAILED, TaskState.UPSTREAM_FAILED)
@@ -24,6 +26,20 @@ Name: TypeAlias = tuple[str, int | None]
 def find(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> Steps[TaskInstance]:
     """Return the task instance of that name; an index is needed only where there are several. Raise
     NotFound, or InvalidInput where the index is missing."""
+    found = yield from _instances(dag_id, run_id, task_id, map_index)
+    if len(found) > 1:
+        indices = f"{found[0].scope.map_index} to {found[-1].scope.map_index}"
+        raise InvalidInput(
+            f"task `{task_id}` of run `{run_id}` of `{dag_id}` is mapped",
+            hint=f"give a map index: {indices}",
+        )
+    return found[0]
+
+
+def _instances(
+    dag_id: str, run_id: str, task_id: str, map_index: int | None
+) -> Steps[list[TaskInstance]]:
+    """Return the instances of that name. Raise NotFound where there is none."""
     yield c.GetRun(dag_id, run_id)
     listed = yield c.ListTaskInstances(
         dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=map_index
@@ -34,13 +50,30 @@ def find(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> Steps
         alike = _present((yield msgspec.structs.replace(some, task_id=task_id)))
         known = alike or _present((yield some))
         raise _not_there(dag_id, run_id, task_id, map_index, known)
-    if len(found) > 1:
-        indices = f"{found[0].scope.map_index} to {found[-1].scope.map_index}"
-        raise InvalidInput(
-            f"task `{task_id}` of run `{run_id}` of `{dag_id}` is mapped",
-            hint=f"give a map index: {indices}",
-        )
-    return found[0]
+    return found
+
+
+def mark(
+    dag_id: str,
+    run_id: str,
+    task_id: str,
+    map_index: int | None,
+    *,
+    state: TaskState,
+    writer: Writer,
+    clear: bool,
+) -> Steps[list[TaskInstance]]:
+    """Mark all instances of a task, or the one with the map index, and return them. Raise NotFound
+    where there is none, and InvalidInput for an external run."""
+    yield from _instances(dag_id, run_id, task_id, map_index)
+    yield c.MarkTask(
+        scope=TaskScope(dag_id, run_id, task_id, -1 if map_index is None else map_index),
+        state=state,
+        writer=writer,
+        clear=clear,
+        all_map_indices=map_index is None,
+    )
+    return (yield from _instances(dag_id, run_id, task_id, map_index))
 
 
 class Choice(msgspec.Struct, frozen=True):

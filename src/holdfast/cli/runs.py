@@ -17,7 +17,7 @@ from holdfast.actions import runs as actions
 from holdfast.actions.runs import check_deletable, check_startable, manual_run
 from holdfast.cli.assets import of_event
 from holdfast.cli.liveview import span_text, table_rows
-from holdfast.cli.opening import open_store
+from holdfast.cli.opening import open_store, person
 from holdfast.cli.output import (
     counted,
     json_option,
@@ -29,12 +29,13 @@ from holdfast.cli.output import (
 )
 from holdfast.cli.parameter import ID, conf_option, limit_option, moment
 from holdfast.cli.question import ask, yes_option
-from holdfast.cli.tasks import of_instance
+from holdfast.cli.tasks import marks, of_instance
 from holdfast.errors import Conflict, InvalidInput
 from holdfast.model.dag import Cron, DagSpec, spec_of
-from holdfast.model.run import Run, RunKind, RunState
+from holdfast.model.run import Run, RunKind, RunState, TaskState
+from holdfast.portable.identifier import one_line
 from holdfast.settings import load
-from holdfast.store import Store
+from holdfast.store import Steps, Store
 from holdfast.store import run as run_steps
 
 PAGE = 1000
@@ -42,7 +43,7 @@ PAGE = 1000
 
 @click.group("runs")
 def command() -> None:
-    """List, start and delete the runs of DAGs."""
+    """List, start, stop, mark and delete the runs of DAGs."""
 
 
 @command.command("list")
@@ -127,6 +128,7 @@ def show(dag_id: str, run_id: str, as_json: bool) -> None:
             "ended": when(run.ended_at),
             "time": length_text(run, now),
             "owner": str(run.owner or "") if not run.state.ended else "",
+            "error": one_line(run.error),
         }
     )
     rows = [row.cells(now) for row in table_rows(tasks, {}, now)]
@@ -220,6 +222,43 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
     say(f"{counted(len(rows), 'run', 'runs')} {queued}; {existing:,} exist already.")
 
 
+@command.command("stop")
+@click.argument("dag_id", type=ID)
+@click.argument("run_id", type=ID)
+@json_option
+def stop(dag_id: str, run_id: str, as_json: bool) -> None:
+    """Stop a queued or running run: it has failed.
+
+    Tasks that have not ended fail with it. Running attempts are ended, with their Spark work and
+    their submitted jobs, and their staged asset writes are discarded. `holdfast tasks clear
+    --failed` resumes the run.
+    """
+    end_run(actions.stop(dag_id, run_id, person()), "Stopped", as_json)
+
+
+@command.command("mark")
+@click.argument("dag_id", type=ID)
+@click.argument("run_id", type=ID)
+@marks(TaskState.SUCCESS, TaskState.FAILED)
+@json_option
+def mark(dag_id: str, run_id: str, state: TaskState, as_json: bool) -> None:
+    """Set the state of a run, whether it has ended or not.
+
+    Tasks that have not ended get the same state, as with `stop`; all others keep theirs.
+    """
+    clear = load().state_store.clear_on_success
+    steps = actions.mark(dag_id, run_id, RunState(state.value), person(), clear=clear)
+    end_run(steps, f"Marked as {state}:", as_json)
+
+
+def end_run(steps: Steps[Run], done: str, as_json: bool) -> None:
+    with open_store(load()) as store:
+        run = run_steps(store, steps)
+    say(f"{done} run `{run.run_id}` of `{run.dag_id}`.")
+    if as_json:
+        print_document(of_run(run))
+
+
 @command.command("delete")
 @click.argument("dag_id", type=ID)
 @click.argument("run_id", type=ID)
@@ -259,6 +298,7 @@ def of_run(run: Run) -> dict[str, Any]:
         "started_at": run.started_at,
         "ended_at": run.ended_at,
         "owner": run.owner,
+        "error": run.error,
     }
 
 

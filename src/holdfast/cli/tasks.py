@@ -11,7 +11,7 @@ from typing import Any, Literal
 import click
 
 from holdfast import commands as c
-from holdfast.actions.tasks import choose, find
+from holdfast.actions.tasks import choose, find, mark
 from holdfast.cli.liveview import span_text
 from holdfast.cli.logs import print_log
 from holdfast.cli.opening import open_store, person
@@ -193,28 +193,62 @@ def clear(
         print_document({"cleared": [of_scope(one.scope) for one in concerned]})
 
 
-@command.command("mark")
-@instance_arguments
-@click.option("--success", is_flag=True, help="Mark it as succeeded.")
-@click.option("--failed", is_flag=True, help="Mark it as failed.")
-@json_option
-def mark(instance: Steps[TaskInstance], success: bool, failed: bool, as_json: bool) -> None:
-    """Set a task's state to succeeded or failed.
+def marks(*states: TaskState) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an option for each state to a command, and pass it the given one as `state`. Raise
+    InvalidInput unless it is exactly one."""
 
-    A running attempt is ended, and its staged asset writes are discarded.
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def with_state(**others: Any) -> None:
+            given = [state for state in states if others.pop(state.value)]
+            if len(given) != 1:
+                what = "several states are given" if given else "no state is given"
+                options = " or ".join(f"--{state}" for state in states)
+                raise InvalidInput(what, hint=f"give {options}")
+            function(state=given[0], **others)
+
+        for state in reversed(states):
+            option = click.option(f"--{state}", is_flag=True, help=f"Mark as {state}.")
+            with_state = option(with_state)
+        return with_state
+
+    return decorate
+
+
+@command.command("mark")
+@click.argument("dag_id", type=ID)
+@click.argument("run_id", type=ID)
+@click.argument("task_id", type=ID)
+@click.option(
+    "--map-index",
+    type=MAP_INDEX,
+    metavar="N",
+    help="The index of a mapped task; by default all its instances.",
+)
+@marks(TaskState.SUCCESS, TaskState.FAILED, TaskState.SKIPPED)
+@json_option
+def mark_tasks(
+    dag_id: str,
+    run_id: str,
+    task_id: str,
+    map_index: int | None,
+    state: TaskState,
+    as_json: bool,
+) -> None:
+    """Set a task's state; that of a mapped task with all its instances, or one of them.
+
+    Running attempts are ended, and their staged asset writes are discarded.
     """
-    if success == failed:
-        given = "both states are given" if success else "no state is given"
-        raise InvalidInput(given, hint="give --success or --failed")
     settings = load()
-    state = TaskState.SUCCESS if success else TaskState.FAILED
-    clear = success and settings.state_store.clear_on_success
+    clear = settings.state_store.clear_on_success
+    named = (dag_id, run_id, task_id, map_index)
     with open_store(settings) as store:
-        scope = run_steps(store, instance).scope
-        store.execute(c.MarkTask(scope=scope, state=state, writer=person(), clear=clear))
-    say(f"Marked {scope} as {state}.")
+        steps = mark(*named, state=state, writer=person(), clear=clear)
+        marked = run_steps(store, steps)
+    what = marked[0].scope if len(marked) == 1 else f"{len(marked):,} instances of task {task_id}"
+    say(f"Marked {what} as {state}.")
     if as_json:
-        print_document({**of_scope(scope), "state": state})
+        print_document({"task_instances": [of_instance(one) for one in marked]})
 
 
 @command.command("logs")

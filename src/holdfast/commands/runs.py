@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from holdfast.commands.base import MOST_WRITES, Category, Command, RunCommand, check_count
+from holdfast.model.entry import Writer
 from holdfast.model.role import Role
 from holdfast.model.run import AssetEvent, Process, Run, RunKind, RunState, Unfinished
 from holdfast.model.value import check_json_object
@@ -118,6 +119,26 @@ class FinishRun(RunCommand[None], frozen=True):
     process: Process
     state: RunState
     waiting: int = 0
+
+
+class MarkRun(RunCommand[Run], frozen=True, kw_only=True):
+    """End a run as succeeded or failed, on behalf of a person, and return it.
+
+    Tasks that have not ended get the same state: their live attempts are ended, and the staged
+    writes of these are dropped. The process that holds the run loses it. Raises InvalidInput for an
+    external run.
+    """
+
+    role = Role.EDITOR
+    touches_entries = True
+    repeatable = False
+
+    state: RunState
+    writer: Writer
+    clear: bool = False
+    """With success: clear the task stores of these tasks in the same transaction."""
+    stop: bool = False
+    """Only stop what has not ended: Conflict where the run has."""
 
 
 class ReleaseRun(RunCommand[None], frozen=True):

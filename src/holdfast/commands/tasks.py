@@ -101,8 +101,8 @@ class ClearTasks(RunCommand[tuple[TaskScope, ...]], frozen=True, kw_only=True):
 
 
 class MarkTask(ScopeCommand[None], frozen=True, kw_only=True):
-    """Mark a task as succeeded or failed, on behalf of a person. A live attempt of it is ended, and
-    its staged writes are dropped."""
+    """Mark a task as succeeded, failed or skipped, on behalf of a person. A live attempt of it is
+    ended, and its staged writes are dropped. Raises InvalidInput where its run is external."""
 
     role = Role.EDITOR
     touches_entries = True
@@ -116,6 +116,8 @@ class MarkTask(ScopeCommand[None], frozen=True, kw_only=True):
     """The reason, where it was not the person's own decision."""
     unless_ended: bool = False
     """Leave a task that has ended alone."""
+    all_map_indices: bool = False
+    """Mark every instance of the task in its run, whatever the map index of the scope."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "reason", self.reason[:MAX_ERROR_LENGTH])

@@ -111,6 +111,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     owner: Process | None = None
     """The process that executes it, until `leased_until` unless that is renewed."""
     leased_until: datetime | None = None
+    error: str = ""
+    """Why it failed, where a person ended it."""
 
 
 class TaskInstance(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +146,7 @@ class Outcome(StrEnum):
     INTERRUPTED = "interrupted"
     """Its supervisor stopped or died; the task is started again, and no retry is counted."""
     STOPPED = "stopped"
-    """Its task was cleared or marked while it ran."""
+    """Its task was cleared or marked while it ran, or its run was stopped or marked."""
 
 
 class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -156,7 +156,7 @@ def dag_in_file(dag_id: str, file: str) -> Conflict:
 def dag_has_runs(dag_id: str, unfinished: int) -> Conflict:
     return Conflict(
         f"{unfinished:,} runs of DAG `{dag_id}` have not ended",
-        hint="wait for their end, or stop them first",
+        hint="wait for their end, or stop them: `holdfast runs stop`",
     )
 
 
@@ -173,7 +173,14 @@ def run_exists(dag_id: str, run_id: str) -> Conflict:
 def run_external(dag_id: str, run_id: str) -> InvalidInput:
     return InvalidInput(
         f"run {dag_id}/{run_id} is external: a program that Holdfast did not start runs its tasks",
-        hint="start that program again",
+        hint="start or stop that program itself",
+    )
+
+
+def run_ended(dag_id: str, run_id: str, state: str) -> Conflict:
+    return Conflict(
+        f"run {dag_id}/{run_id} has ended: {state}",
+        hint="there is nothing to stop; `holdfast runs mark` changes its state",
     )
 
 

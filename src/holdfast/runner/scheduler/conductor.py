@@ -351,11 +351,11 @@ class Conductor:
             return
         heartbeat = c.Heartbeat(process=this_process(), lease=LEASE, runs=tuple(self.runs))
         for key in self.store.execute(heartbeat).runs:
-            log.warning("run %s of %s is now owned by another process", key[1], key[0])
+            log.warning("run %s of %s was ended by a user, or taken over", key[1], key[0])
             self.runs.pop(key, None)
 
     def _advance_run(self, active: ActiveRun) -> None:
-        """Advance a run as far as possible now; give it up if it was deleted or taken over."""
+        """Advance a run as far as possible now; give it up if others deleted, ended or took it."""
         active.look_at = time.monotonic() + CHECK_INTERVAL
         active.ready = None
         try:

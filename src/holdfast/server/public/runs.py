@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Query
 from pydantic import Field
@@ -13,7 +13,7 @@ from pydantic import Field
 from holdfast import commands as c
 from holdfast.accessor.base import located
 from holdfast.actions.logs import run_logs
-from holdfast.actions.runs import check_deletable, check_startable, list_runs, manual_run
+from holdfast.actions.runs import check_deletable, check_startable, list_runs, manual_run, mark
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.model.run import Run, RunKind, RunState
 from holdfast.model.value import decode, encode
@@ -51,6 +51,7 @@ class DagRun(Answer):
     start_date: datetime | None
     end_date: datetime | None
     owner: RunOwner | None = Field(description="The process that owns the run, or owned it last.")
+    error: str = Field(description="Who stopped it or marked it as failed.")
 
 
 class DagRunCollection(Answer):
@@ -72,6 +73,12 @@ class TriggerDagRunBody(Body):
     conf: dict[str, Any] | None = Field(
         None, description="The run's configuration.", examples=[{"full": True}]
     )
+
+
+class PatchDagRunBody(Body):
+    """The new state of a run."""
+
+    state: Literal["success", "failed"]
 
 
 class UpstreamAssetEvents(Answer):
@@ -125,6 +132,17 @@ async def get_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> DagRun
     return of_run(await caller.aexecute(c.GetRun(dag_id, run_id)))
 
 
+@router.patch(PATH + "/{run_id}", responses=problems(404, 409, 502, *BODY))
+async def patch_dag_run(
+    caller: CallerDep, dag_id: DagId, run_id: RunId, body: PatchDagRunBody
+) -> DagRun:
+    """End a run as succeeded or failed, whether it has ended or not. Tasks that have not ended get
+    the same state: running attempts are ended, and their staged asset writes are discarded."""
+    clear = caller.rules.clear_on_success
+    steps = mark(dag_id, run_id, RunState(body.state), caller.writer, clear=clear)
+    return of_run(await caller.follow(steps))
+
+
 @router.delete(PATH + "/{run_id}", status_code=204, responses=problems(404, 409, 502))
 async def delete_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> None:
     """Delete a run that no process is executing, with its task instances, their state, and the logs
@@ -160,4 +178,5 @@ def of_run(run: Run) -> DagRun:
         start_date=run.started_at,
         end_date=run.ended_at,
         owner=None if owner is None else RunOwner(hostname=owner.hostname, pid=owner.pid),
+        error=run.error,
     )

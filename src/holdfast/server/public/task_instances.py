@@ -11,13 +11,13 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from holdfast import commands as c
-from holdfast.actions.tasks import choose, find
+from holdfast.actions.tasks import choose, find, mark
 from holdfast.model.run import AttemptInfo, Outcome, TaskState
 from holdfast.model.run import TaskInstance as Known
 from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body, Id, Index
-from holdfast.server.public.parameter import ALL, DagId, Limit, Offset, RunId, TaskInPath
+from holdfast.server.public.parameter import ALL, DagId, Limit, Offset, RunId, TaskId, TaskInPath
 from holdfast.server.public.route import public_router
 
 router = public_router("Task instances", 404)
@@ -77,9 +77,16 @@ class TaskInstanceCollection(Answer):
 
 
 class MarkTaskInstanceBody(Body):
-    """The new state of a task instance."""
+    """The new state of a task."""
 
-    new_state: Literal["success", "failed"]
+    new_state: Literal["success", "failed", "skipped"]
+
+
+class MarkedTaskInstances(Answer):
+    """The task instances that were marked, ordered by map index."""
+
+    task_instances: list[TaskInstance]
+    total_entries: int
 
 
 class ClearTaskInstancesBody(Body):
@@ -153,22 +160,29 @@ async def get_task_instance(caller: CallerDep, scope: TaskInPath) -> TaskInstanc
 
 
 @router.patch(PATH + "/{task_id}", responses=problems(409, 502, *BODY))
-async def mark_task_instance(
-    caller: CallerDep, scope: TaskInPath, body: MarkTaskInstanceBody
-) -> TaskInstance:
-    """Mark a task instance as succeeded or failed. A running attempt of it is ended, and its
-    staged asset writes are discarded."""
-    named = (scope.dag_id, scope.run_id, scope.task_id, scope.map_index)
-    await caller.follow(find(*named))
-    await caller.aexecute(
-        c.MarkTask(
-            scope=scope,
+async def mark_task_instances(
+    caller: CallerDep,
+    dag_id: DagId,
+    run_id: RunId,
+    task_id: TaskId,
+    body: MarkTaskInstanceBody,
+    map_index: Annotated[
+        Index | SkipJsonSchema[None],
+        Query(description="Index of a mapped task; by default all its instances."),
+    ] = None,
+) -> MarkedTaskInstances:
+    """Mark a task as succeeded, failed or skipped; a mapped one with all its instances, or one of
+    them. Running attempts are ended, and their staged asset writes are discarded."""
+    marked = await caller.follow(
+        mark(
+            *(dag_id, run_id, task_id, map_index),
             state=TaskState(body.new_state),
             writer=caller.writer,
             clear=caller.rules.clear_on_success,
         )
     )
-    return TaskInstance(**fields(await caller.follow(find(*named))))
+    found = [TaskInstance(**fields(one)) for one in marked]
+    return MarkedTaskInstances(task_instances=found, total_entries=len(found))
 
 
 @router.post("/dags/{dag_id}/clearTaskInstances", responses=problems(409, 502, *BODY))

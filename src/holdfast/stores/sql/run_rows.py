@@ -45,7 +45,7 @@ def source_column(scope: TaskScope | None) -> str | None:
 
 def run(row: Row) -> Run:
     dag_id, run_id, kind, state, logical_date, start, end, conf = row[:8]
-    created_at, started_at, ended_at, owner, leased_until = row[8:]
+    created_at, started_at, ended_at, owner, leased_until, error = row[8:]
     return Run(
         dag_id=dag_id,
         run_id=run_id,
@@ -60,6 +60,7 @@ def run(row: Row) -> Run:
         ended_at=time_of(ended_at),
         owner=process(owner) if ended_at is None else None,
         leased_until=time_of(leased_until),
+        error=error or "",
     )
 
 

@@ -113,10 +113,12 @@ run = sa.Table(
     sa.Column("owner", LongText()),
     sa.Column("leased_until", sa.BigInteger),
     sa.Column("waits", LongText()),
+    sa.Column("error", LongText()),
     sa.UniqueConstraint("dag_id", "run_id"),
 )
 """`owner` is the process that holds the run, until `leased_until`, or that has ended it. `waits`
-are the reasons by task, as JSON, why tasks wait that could start otherwise."""
+are the reasons by task, as JSON, why tasks wait that could start otherwise. `error` says who failed
+the run, where a person did."""
 
 task_instance = sa.Table(
     "hf_task_instance",

@@ -265,7 +265,7 @@ class Tasks(RunFixtures):
 
     def test_a_task_can_only_be_marked_as_ended(self, store: Store) -> None:
         begin(store)
-        with pytest.raises(InvalidInput, match="success or failed"):
+        with pytest.raises(InvalidInput, match="success, failed or skipped"):
             mark(store, TaskState.RUNNING)
 
     def test_an_unknown_task_cannot_be_marked(self, store: Store) -> None:

@@ -102,7 +102,7 @@ def end_attempt(owner: Owner, ending: Ending) -> Steps[None]:
     yield from close_attempts(owner, ending)
     failed = int(ending.outcome is Outcome.FAILED)
     interrupted = int(ending.outcome is Outcome.INTERRUPTED and not ending.orderly)
-    yield from settle(owner, ending, failed, interrupted)
+    yield r.end_task(), settled(owner, ending, failed, interrupted)
 
 
 def close_attempts(owner: Owner, ending: Ending) -> Steps[None]:
@@ -121,19 +121,16 @@ def close_attempts(owner: Owner, ending: Ending) -> Steps[None]:
     )
 
 
-def settle(owner: Owner, ending: Ending, failed: int, interrupted: int) -> Steps[None]:
-    """Set the task instance's state, and update its counters."""
-    yield (
-        r.end_task(),
-        {
-            "owner": owner.id,
-            "end": ending.state.value,
-            "ready": rows.micros(ending.ready_at),
-            "reason": ending.error or None,
-            "failed": failed,
-            "interrupted": interrupted,
-        },
-    )
+def settled(owner: Owner, ending: Ending, failed: int, interrupted: int) -> dict[str, Any]:
+    """Return the parameters that set the task instance's state, and update its counters."""
+    return {
+        "owner": owner.id,
+        "end": ending.state.value,
+        "ready": rows.micros(ending.ready_at),
+        "reason": ending.error or None,
+        "failed": failed,
+        "interrupted": interrupted,
+    }
 
 
 def interrupt_attempts(

@@ -1,13 +1,10 @@
-"""Task instances: listed, changed, cleared, and marked by users."""
+"""Task instances: listed, changed, and cleared by users."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from holdfast import commands as c
-from holdfast.errors import InvalidInput
 from holdfast.model.run import (
     AttemptInfo,
     Ending,
@@ -20,7 +17,7 @@ from holdfast.model.run import (
 from holdfast.model.scope import TaskScope
 from holdfast.stores import refusals
 from holdfast.stores.sql import run_rows
-from holdfast.stores.sql.operations.attempts import Empty, close_attempts, settle
+from holdfast.stores.sql.operations.attempts import Empty, close_attempts
 from holdfast.stores.sql.operations.entries import empty as empty_entries
 from holdfast.stores.sql.operations.fencing import open_scope
 from holdfast.stores.sql.operations.runs import choices, lock_held_run, lock_run
@@ -116,26 +113,6 @@ def take_item(context: Context, command: c.TakeItem, empty: Empty = empty_entrie
     item = {"owner": owner.id, "digest": command.digest}
     yield s.set_mapped_item(type(context.dialect)), item
     return bool(found)
-
-
-def mark_task(context: Context, command: c.MarkTask, empty: Empty = empty_entries) -> Steps[None]:
-    if command.state not in (TaskState.SUCCESS, TaskState.FAILED):
-        raise InvalidInput(
-            f"{command.scope} cannot be marked `{command.state}`", hint="mark it success or failed"
-        )
-    owner = yield from open_scope(command.scope, command.writer)
-    if command.unless_ended:
-        [(state, *_)] = yield s.task_state(), {"owner": command.scope.ti_text}
-        if state is not None and TaskState(state).ended:
-            return
-    if command.clear and command.state is TaskState.SUCCESS:
-        yield from empty(context, owner, command.writer)
-    reason = command.reason or f"marked {command.state} by {command.writer}"
-    marked = Ending(outcome=Outcome.STOPPED, state=command.state, error=reason)
-    yield from close_attempts(owner, marked)
-    if command.state is TaskState.SUCCESS:
-        marked = msgspec.structs.replace(marked, error="")
-    yield from settle(owner, marked, failed=0, interrupted=0)
 
 
 def _scope(command: c.ChangeTasks | c.ClearTasks, task_id: str, map_index: int) -> TaskScope:

@@ -51,7 +51,7 @@ def _run_columns() -> list[sa.Column[Any]]:
         t.run,
         *("dag_id", "run_id", "kind", "state"),
         *("logical_date", "data_interval_start", "data_interval_end", "conf"),
-        *("created_at", "started_at", "ended_at", "owner", "leased_until"),
+        *("created_at", "started_at", "ended_at", "owner", "leased_until", "error"),
     )
 
 
@@ -171,10 +171,22 @@ def finish_run() -> sa.Update:
 
 
 @cache
+def mark_run() -> sa.Update:
+    """End the run for a person. It has no owner then, so its process loses it."""
+    return _change_run(
+        owner=sa.null(),
+        leased_until=sa.null(),
+        ended_at=sa.func.coalesce(t.run.c.ended_at, now),
+        state=sa.bindparam("end"),
+        error=sa.bindparam("reason"),
+    )
+
+
+@cache
 def queue_run() -> sa.Update:
     """Queue a run that had ended, to be claimed again."""
-    times = dict.fromkeys(("owner", "leased_until", "started_at", "ended_at"), sa.null())
-    return _change_run(**times, state=RunState.QUEUED.value)
+    unknown = ("owner", "leased_until", "started_at", "ended_at", "error")
+    return _change_run(**dict.fromkeys(unknown, sa.null()), state=RunState.QUEUED.value)
 
 
 def _held() -> sa.ColumnElement[bool]:
@@ -232,6 +244,19 @@ def lock_tasks_of_run() -> Select:
     c = t.task_instance.c
     select = sa.select(c.ti_id, c.revision, c.attempt).where(c.run == sa.bindparam("run"))
     return select.order_by(c.ti_id).with_for_update()
+
+
+@cache
+def lock_tasks(columns: frozenset[str]) -> Select:
+    """Select task instances of a run that were not removed, filtered by the named columns; locked
+    until commit."""
+    c = t.task_instance.c
+    present = sa.or_(c.state.is_(None), c.state != TaskState.REMOVED.value)
+    select = sa.select(c.ti_id, c.revision, c.task_id, c.map_index, c.state, c.attempt)
+    select = select.where(c.run == sa.bindparam("run"), present)
+    for name in sorted(columns):
+        select = select.where(c[name] == sa.bindparam(name))
+    return select.order_by(c.ti_id).with_for_update(key_share=True)
 
 
 @cache
