@@ -99,6 +99,10 @@ WRITING: list[tuple[str, ...]] = [
     ("tasks", "clear", *RUN, "load", "--downstream", "--yes", "--json"),
     ("tasks", "mark", *RUN, "report", "--success"),
     ("tasks", "mark", *RUN, "load", "--map-index", "2", "--failed", "--json"),
+    ("tasks", "mark", *RUN, "load", "--skipped"),
+    ("runs", "stop", *RUN),
+    ("runs", "stop", *RUN, "--json"),
+    ("runs", "mark", *RUN, "--success", "--json"),
     (STATE, "set", *TASK, "cursor", "18", "--json"),
     (STATE, "set", *TASK, "cursor", "18", "--if-version", "9"),
     (STATE, "set", *ORDERS, "note", '"é"', "--json"),
@@ -270,7 +274,7 @@ def test_an_editor_is_told_what_only_an_admin_may_do(
 def test_an_editor_may_write(remote: Callable[..., Result]) -> None:
     done = [remote(*line, role=Role.EDITOR).status for line in WRITING]
 
-    assert done == [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2]
+    assert done == [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 2]
 
 
 def test_a_write_is_recorded_as_that_of_the_person_in_the_token(

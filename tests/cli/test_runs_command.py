@@ -1,7 +1,8 @@
-"""`holdfast runs`: lists, triggers, backfills and deletion."""
+"""`holdfast runs`: lists, triggers, backfills, stops, marks and deletion."""
 
 from __future__ import annotations
 
+import getpass
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ import pipeline
 import pytest
 
 from holdfast.actions.logs import log_path
-from holdfast.commands import ClaimRun, CreateRun, GetRun, ListRuns
+from holdfast.commands import ClaimRun, CreateRun, GetRun, ListRuns, RegisterTask
 from holdfast.connection import open_store
 from holdfast.errors import NotFound
 from holdfast.model.run import RunKind
@@ -213,6 +214,77 @@ def test_a_bad_backfill_is_refused(holdfast, options, message):
 
     assert result.status == 2
     assert message in result.err
+
+
+def test_a_backfill_of_too_many_runs_is_refused(holdfast, store, monkeypatch):
+    monkeypatch.setattr("holdfast.cli.runs.MOST_RUNS", 3)
+
+    result = holdfast("runs", "backfill", "etl", "--from", "2026-01-02", "--to", "2026-01-05")
+
+    assert result.status == 2
+    assert result.err == (
+        "error: more than 3 runs are between 2026-01-02 and 2026-01-05\n"
+        "hint: give a shorter period\n"
+    )
+    assert backfilled(store) == []
+
+
+def test_a_run_is_stopped(holdfast, store):
+    pipeline.half_way(store)
+
+    stopped = holdfast("runs", "stop", "etl", "r1", "--json")
+
+    assert stopped.err == "Stopped run `r1` of `etl`.\n"
+    assert json.loads(stopped.out)["state"] == "failed"
+    shown = holdfast("runs", "show", "etl", "r1").out
+    assert f"error\tstopped by api {getpass.getuser()}" in shown.splitlines()
+    again = holdfast("runs", "stop", "etl", "r1")
+    assert again.status == 1
+    assert again.err == (
+        "error: run etl/r1 has ended: failed\n"
+        "hint: there is nothing to stop; `holdfast runs mark` changes its state\n"
+    )
+
+
+def test_a_stopped_run_is_resumed_by_clearing_its_failed_tasks(holdfast, store):
+    pipeline.half_way(store)
+    holdfast("runs", "stop", "etl", "r1")
+
+    cleared = json.loads(holdfast("tasks", "clear", "etl", "r1", "--failed", "--yes", "--json").out)
+
+    names = [f"{one['task_id']}{one['map_index']}" for one in cleared["cleared"]]
+    assert names == ["load1", "load2", "report-1"]
+
+
+def test_a_run_is_marked(holdfast, store):
+    pipeline.half_way(store)
+
+    marked = holdfast("runs", "mark", "etl", "r1", "--success", "--json")
+
+    assert marked.err == "Marked run `r1` of `etl` as success.\n"
+    assert json.loads(marked.out)["state"] == "success"
+    assert holdfast("runs", "mark", "etl", "r1", "--failed").status == 0
+    assert store.execute(GetRun("etl", "r1")).error == f"marked failed by api {getpass.getuser()}"
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "message"),
+    [
+        (("mark", "etl", "r1"), 2, "no state is given\nhint: give --success or --failed"),
+        (("mark", "etl", "r1", "--success", "--failed"), 2, "several states are given"),
+        (("mark", "etl", "r9", "--success"), 1, "run etl/r9 is not known"),
+        (("stop", "etl", "r9"), 1, "run etl/r9 is not known"),
+        (("stop", "script", "r1"), 2, "run script/r1 is external"),
+        (("mark", "script", "r1", "--failed"), 2, "run script/r1 is external"),
+    ],
+)
+def test_an_invalid_stop_or_mark_is_refused(holdfast, store, args, status, message):
+    pipeline.begin(store)
+    store.execute(RegisterTask(TaskScope("script", "r1", "t")))
+
+    result = holdfast("runs", *args)
+
+    assert (result.status, message in result.err) == (status, True)
 
 
 def test_a_run_is_deleted_with_its_logs(holdfast, store, project):

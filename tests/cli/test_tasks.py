@@ -19,6 +19,7 @@ from holdfast.commands import (
     Get,
     GetRun,
     ListTaskInstances,
+    RegisterTask,
     Set,
     StartAttempt,
     TaskChange,
@@ -222,6 +223,27 @@ def test_a_task_is_marked(holdfast, store):
 
     holdfast("tasks", "mark", *RUN, "report", "--failed")
     assert states(store)["report-1"] is TaskState.FAILED
+
+
+def test_all_instances_of_a_mapped_task_are_marked(holdfast, store):
+    result = holdfast("tasks", "mark", *RUN, "load", "--skipped", "--json")
+
+    assert result.err == "Marked 3 instances of task load as skipped.\n"
+    marked = json.loads(result.out)["task_instances"]
+    assert [(one["map_index"], one["state"]) for one in marked] == [
+        (0, "skipped"),
+        (1, "skipped"),
+        (2, "skipped"),
+    ]
+    assert states(store)["report-1"] is TaskState.SCHEDULED
+
+
+def test_a_task_of_an_external_run_is_not_marked(holdfast, store):
+    store.execute(RegisterTask(TaskScope("script", "r1", "t")))
+
+    result = holdfast("tasks", "mark", "script", "r1", "t", "--success")
+
+    assert (result.status, "is external" in result.err) == (2, True)
 
 
 @pytest.mark.parametrize(("setting", "kept"), [("true", False), ("false", True)])

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
-import msgspec
 import pytest
 from project import Project
 from webhdfs import WebHdfs, web_hdfs
 
 from holdfast.model.run import Outcome
-from holdfast.spark.session.address import SparkAddress, SparkStartup
 from holdfast.spark.session.check import answers
 from holdfast.spark.session.session import address_of
 
-KEEPER = Path(__file__).parents[1] / "spark" / "keeper.py"
 DAG = """
     import os
     from datetime import timedelta
@@ -60,24 +55,6 @@ def stuck(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with web_hdfs(tmp_path_factory.mktemp("files"), before) as files:
         yield files
         over.set()
-
-
-@pytest.fixture
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Yield a Spark that does not belong to the run."""
-    startup = SparkStartup(
-        master="local[2]", conf={}, directory=str(tmp_path_factory.mktemp("spark"))
-    )
-    with subprocess.Popen(
-        [sys.executable, KEEPER, msgspec.json.encode(startup).decode()],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        process_group=0,
-    ) as keeper:
-        assert keeper.stdout is not None
-        address = msgspec.json.decode(keeper.stdout.readline(), type=SparkAddress)
-        yield f"sc://localhost:{address.port}/;token={address.token}"
-        os.killpg(keeper.pid, signal.SIGKILL)
 
 
 def rows(directory: Path) -> list[str]:

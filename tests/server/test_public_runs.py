@@ -77,6 +77,7 @@ def test_a_body_without_changes_does_not_change_a_dag(api: Api, body: Any) -> No
         ("PATCH", "/dags/elt", {"is_paused": True}),
         ("POST", "/dags/elt/dagRuns", {}),
         ("GET", f"{RUNS}/r9", None),
+        ("PATCH", f"{RUNS}/r9", {"state": "failed"}),
         ("DELETE", f"{RUNS}/r9", None),
         ("GET", f"{RUNS}/r9/upstreamAssetEvents", None),
         ("GET", f"{RUNS}/r9/taskInstances", None),
@@ -221,11 +222,47 @@ def test_a_task_instance_has_its_attempts(api: Api) -> None:
 
 def test_a_task_instance_is_marked_with_the_users_name(api: Api) -> None:
     reply = api.ask("PATCH", f"{TASKS}/load", {"new_state": "success"}, map_index=1)
-    assert (reply.status, reply.json["state"]) == (200, "success")
+    [marked] = reply.json["task_instances"]
+    assert (reply.status, marked["map_index"], marked["state"]) == (200, 1, "success")
     failed = api.ask("PATCH", f"{TASKS}/report", {"new_state": "failed"})
-    assert failed.json["error"] == "marked failed by api ann"
-    for state in ("skipped", "done", 1):
+    assert failed.json["task_instances"][0]["error"] == "marked failed by api ann"
+    for state in ("running", "done", 1):
         assert api.ask("PATCH", f"{TASKS}/report", {"new_state": state}).status == 422
+
+
+def test_all_instances_of_a_mapped_task_are_marked_without_an_index(api: Api) -> None:
+    reply = api.ask("PATCH", f"{TASKS}/load", {"new_state": "skipped"})
+
+    assert (reply.status, reply.json["total_entries"]) == (200, 3)
+    found = [(one["map_index"], one["state"]) for one in reply.json["task_instances"]]
+    assert found == [(0, "skipped"), (1, "skipped"), (2, "skipped")]
+
+
+def test_a_task_of_an_external_run_is_not_marked(api: Api) -> None:
+    api.store.execute(c.RegisterTask(TaskScope("other", "x", "t")))
+    path = "/dags/other/dagRuns/x"
+    reply = api.ask("PATCH", f"{path}/taskInstances/t", {"new_state": "success"})
+    assert (reply.status, "external" in str(reply.json)) == (422, True)
+    assert api.ask("PATCH", path, {"state": "failed"}).status == 422
+
+
+def test_a_run_is_ended_with_the_users_name(api: Api) -> None:
+    reply = api.ask("PATCH", f"{RUNS}/r1", {"state": "failed"})
+
+    assert (reply.status, reply.json["state"]) == (200, "failed")
+    assert reply.json["error"] == "marked failed by api ann"
+    assert (reply.json["end_date"] is None, reply.json["owner"]) == (False, None)
+    assert states(api) == {
+        "extract-1": "success",
+        "load0": "success",
+        "load1": "failed",
+        "load2": "failed",
+        "report-1": "failed",
+    }
+    success = api.ask("PATCH", f"{RUNS}/r1", {"state": "success"}).json
+    assert (success["state"], success["error"]) == ("success", "")
+    for body in ({}, {"state": "queued"}, {"state": "running"}, {"new_state": "failed"}):
+        assert api.ask("PATCH", f"{RUNS}/r1", body).status == 422
 
 
 def clear(api: Api, **body: Any) -> list[tuple[str, int]]:

@@ -38,18 +38,15 @@ def list_runs(listing: c.ListRuns) -> Steps[tuple[Run, ...]]:
     return runs
 
 
-def stop(dag_id: str, run_id: str, writer: Writer) -> Steps[Run]:
-    """End a queued or running run as failed, and return it. Raise Conflict where it has ended."""
-    return (
-        yield c.MarkRun(
-            dag_id=dag_id, run_id=run_id, state=RunState.FAILED, writer=writer, stop=True
-        )
-    )
+def stop(dag_id: str, run_id: str, writer: Writer) -> c.MarkRun:
+    """Return the command that ends a queued or running run as failed."""
+    state = RunState.FAILED
+    return c.MarkRun(dag_id=dag_id, run_id=run_id, state=state, writer=writer, stop=True)
 
 
-def mark(dag_id: str, run_id: str, state: RunState, writer: Writer, *, clear: bool) -> Steps[Run]:
-    """Set the state of a run, whether it has ended or not, and return it."""
-    return (yield c.MarkRun(dag_id=dag_id, run_id=run_id, state=state, writer=writer, clear=clear))
+def mark(dag_id: str, run_id: str, state: RunState, writer: Writer, clear: bool) -> c.MarkRun:
+    """Return the command that sets the state of a run, whether it has ended or not."""
+    return c.MarkRun(dag_id=dag_id, run_id=run_id, state=state, writer=writer, clear=clear)
 
 
 def check_startable(dag: DagInfo) -> None:

@@ -6,6 +6,7 @@ import shlex
 import shutil
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
+from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -35,10 +36,12 @@ from holdfast.model.dag import Cron, DagSpec, spec_of
 from holdfast.model.run import Run, RunKind, RunState, TaskState
 from holdfast.portable.identifier import one_line
 from holdfast.settings import load
-from holdfast.store import Steps, Store
+from holdfast.store import Store
 from holdfast.store import run as run_steps
 
 PAGE = 1000
+MOST_RUNS = 100_000
+"""Maximum number of runs of one backfill, which are held in memory."""
 
 
 @click.group("runs")
@@ -194,7 +197,13 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
         last = moment("--to", end, zone_of(dag), end_of_day=True)
         if last < first:
             raise InvalidInput(f"--to {end} is before --from {start}", hint="swap them")
-        asked = list(slots(dag, first, min(last, store.execute(c.Now()))))
+        until = min(last, store.execute(c.Now()))
+        asked = list(islice(slots(dag, first, until), MOST_RUNS + 1))
+        if len(asked) > MOST_RUNS:
+            raise InvalidInput(
+                f"more than {MOST_RUNS:,} runs are between {start} and {end}",
+                hint="give a shorter period",
+            )
         taken = logical_dates(store, dag_id)
         rows: list[tuple[datetime, str]] = []
         for slot in asked:
@@ -233,7 +242,8 @@ def stop(dag_id: str, run_id: str, as_json: bool) -> None:
     their submitted jobs, and their staged asset writes are discarded. `holdfast tasks clear
     --failed` resumes the run.
     """
-    end_run(actions.stop(dag_id, run_id, person()), "Stopped", as_json)
+    command = actions.stop(dag_id, run_id, person())
+    end_run(command, f"Stopped run `{run_id}` of `{dag_id}`.", as_json)
 
 
 @command.command("mark")
@@ -247,14 +257,14 @@ def mark(dag_id: str, run_id: str, state: TaskState, as_json: bool) -> None:
     Tasks that have not ended get the same state, as with `stop`; all others keep theirs.
     """
     clear = load().state_store.clear_on_success
-    steps = actions.mark(dag_id, run_id, RunState(state.value), person(), clear=clear)
-    end_run(steps, f"Marked as {state}:", as_json)
+    command = actions.mark(dag_id, run_id, RunState(state.value), person(), clear)
+    end_run(command, f"Marked run `{run_id}` of `{dag_id}` as {state}.", as_json)
 
 
-def end_run(steps: Steps[Run], done: str, as_json: bool) -> None:
+def end_run(command: c.MarkRun, done: str, as_json: bool) -> None:
     with open_store(load()) as store:
-        run = run_steps(store, steps)
-    say(f"{done} run `{run.run_id}` of `{run.dag_id}`.")
+        run = store.execute(command)
+    say(done)
     if as_json:
         print_document(of_run(run))
 

@@ -138,9 +138,8 @@ async def patch_dag_run(
 ) -> DagRun:
     """End a run as succeeded or failed, whether it has ended or not. Tasks that have not ended get
     the same state: running attempts are ended, and their staged asset writes are discarded."""
-    clear = caller.rules.clear_on_success
-    steps = mark(dag_id, run_id, RunState(body.state), caller.writer, clear=clear)
-    return of_run(await caller.follow(steps))
+    state, clear = RunState(body.state), caller.rules.clear_on_success
+    return of_run(await caller.aexecute(mark(dag_id, run_id, state, caller.writer, clear)))
 
 
 @router.delete(PATH + "/{run_id}", status_code=204, responses=problems(404, 409, 502))

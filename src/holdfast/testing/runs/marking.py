@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -180,12 +182,14 @@ class Marking(RunFixtures):
                 outcome=Outcome.SUCCESS, state=TaskState.SUCCESS, events=(ORDERS_CHANGED,)
             )
 
-            outcomes = at_once(
-                [partial(finish, store, writer, ending), partial(stop, store, run_id)]
-            )
+            works: list[Callable[[], Any]] = [
+                partial(finish, store, writer, ending),
+                partial(stop, store, run_id),
+            ]
+            finished, stopped = at_once(works)
 
-            assert isinstance(outcomes[1], Run)
-            won = not isinstance(outcomes[0], StaleAttempt)
+            assert isinstance(stopped, Run)
+            won = not isinstance(finished, StaleAttempt)
             succeeded += won
             assert (task(store, scope).state is TaskState.SUCCESS) == won
             assert (store.execute(c.Get(ORDERS, run_id)) == "1") == won
