@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import getpass
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from holdfast import commands as c
 from holdfast.accessor.binding import Rules
 from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import (
+    AssetInactive,
     InvalidInput,
     InvalidType,
     StaleAttempt,
@@ -25,7 +27,9 @@ from holdfast.errors import (
     VersionConflict,
 )
 from holdfast.model.entry import ApiWriter, TaskWriter
-from holdfast.model.scope import TaskScope
+from holdfast.model.run import AssetEvent, Outcome
+from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.sdk import Asset
 from holdfast.testing.memory_store import MemoryStore
 
 LOAD = ("sales", "monday", "load")
@@ -267,3 +271,119 @@ class TestAttempt:
 
         asyncio.run(work())
         assert orders.get("watermark") == 7
+
+
+@pytest.fixture
+def orders(database_url: str) -> Iterator[Connection]:
+    """Yield a connection to a database with the asset `orders`."""
+    with holdfast.connect(database_url) as connection:
+        connection.asset_store(name="orders", uri="s3://orders", declare=True)
+        yield connection
+
+
+def events_of(connection: Connection) -> list[AssetEvent]:
+    """Return the events of the asset `orders`, oldest first."""
+    return list(reversed(connection.store.execute(c.ListAssetEvents(AssetScope(name="orders")))))
+
+
+class TestEvents:
+    def test_a_program_reports_an_event_once_for_each_key(self, orders: Connection) -> None:
+        first = orders.asset_event(name="orders", extra={"rows": 7}, key="monday")
+        again = orders.asset_event(uri="s3://orders", key="monday")
+        async_ = asyncio.run(orders.aasset_event(name="orders"))
+
+        assert (first.number, first.extra, first.user) == (1, '{"rows":7}', getpass.getuser())
+        assert again == first
+        assert events_of(orders) == [first, async_]
+
+    @pytest.mark.parametrize(
+        ("event", "error"),
+        [
+            ({"name": "orderz"}, UnknownAsset),
+            ({}, InvalidInput),
+            ({"name": "orders", "uri": "s3://orders"}, InvalidInput),
+            ({"name": "orders", "extra": {"at": {1}}}, InvalidType),
+            ({"name": "orders", "extra": [1]}, InvalidInput),
+            ({"name": "orders", "key": 7}, InvalidType),
+        ],
+    )
+    def test_an_invalid_event_is_refused(
+        self, orders: Connection, event: dict[str, Any], error: type[Exception]
+    ) -> None:
+        with pytest.raises(error):
+            orders.asset_event(**event)
+        assert events_of(orders) == []
+
+    def test_a_successful_attempt_adds_an_event_to_each_outlet(self, orders: Connection) -> None:
+        task = orders.task_store(*LOAD)
+
+        with task.attempt(outlets=["orders"]) as attempt:
+            attempt.asset_store(name="orders").set("mark", 1, on_success=True)
+            assert events_of(orders) == []
+
+        [event] = events_of(orders)
+        assert event.source == TaskScope(*LOAD)
+        assert orders.asset_store(name="orders").get("mark") == 1
+
+    def test_a_failed_attempt_adds_no_event(self, orders: Connection) -> None:
+        with pytest.raises(RuntimeError), orders.task_store(*LOAD).attempt(outlets=["orders"]):
+            raise RuntimeError
+        assert events_of(orders) == []
+
+    def test_a_script_that_is_repeated_after_its_success_adds_no_event(
+        self, orders: Connection
+    ) -> None:
+        for day in ("monday", "monday", "tuesday"):
+            with orders.task_store("sales", day, "load").attempt(outlets=[Asset("orders")]):
+                pass
+
+        assert [event.source and event.source.run_id for event in events_of(orders)] == [
+            "monday",
+            "tuesday",
+        ]
+
+    def test_a_superseded_attempt_adds_no_event(self, orders: Connection) -> None:
+        task = orders.task_store(*LOAD)
+
+        with pytest.raises(StaleAttempt), task.attempt(outlets=["orders"]):
+            task.attempt().__enter__()
+
+        assert events_of(orders) == []
+
+    def test_outlets_work_in_an_event_loop(self, orders: Connection) -> None:
+        async def load() -> None:
+            async with orders.task_store(*LOAD).attempt(outlets=["orders", "orders"]):
+                pass
+
+        asyncio.run(load())
+
+        assert len(events_of(orders)) == 1
+
+    def test_an_unknown_or_inactive_outlet_starts_no_attempt(self, orders: Connection) -> None:
+        task = orders.task_store(*LOAD)
+        orders.store.execute(c.DeclareDagAssets("d", (("old", "old"),)))
+        orders.store.execute(c.DeclareDagAssets("d", ()))
+
+        with pytest.raises(UnknownAsset, match="orders"), task.attempt(outlets=["orderz"]):
+            pass
+        with pytest.raises(AssetInactive), task.attempt(outlets=["old"]):
+            pass
+
+        assert orders.store.execute(c.ListRuns()) == ()
+
+    @pytest.mark.parametrize("outlets", ["orders", [7]])
+    def test_outlets_that_are_no_assets_are_refused(self, orders: Connection, outlets: Any) -> None:
+        with pytest.raises(InvalidType):
+            orders.task_store(*LOAD).attempt(outlets=outlets)
+
+    def test_an_outlet_that_is_deleted_meanwhile_fails_the_attempt(
+        self, orders: Connection
+    ) -> None:
+        task = orders.task_store(*LOAD)
+
+        with pytest.raises(UnknownAsset), task.attempt(outlets=["orders"]):
+            orders.store.execute(c.DeleteAsset(AssetScope(name="orders")))
+
+        assert orders.store.execute(c.ListAssets()) == ()
+        [attempt] = orders.store.execute(c.ListAttempts(TaskScope(*LOAD)))
+        assert attempt.outcome is Outcome.FAILED

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Self
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -13,20 +13,25 @@ from holdfast import commands as c
 from holdfast import distribution
 from holdfast.access.identity import whoami
 from holdfast.accessor.asset_store import AssetStore
+from holdfast.accessor.base import located
 from holdfast.accessor.binding import Rules
 from holdfast.accessor.task_store import ExternalTaskStore, TaskStore
 from holdfast.errors import (
     HoldfastError,
     InvalidInput,
+    InvalidType,
     StaleAttempt,
     StoreUnavailable,
     UnknownTaskInstance,
 )
-from holdfast.model.entry import TaskWriter, Writer
+from holdfast.model.entry import AssetInfo, TaskWriter, Writer
+from holdfast.model.run import AssetEvent, EmittedEvent, Ending, Outcome, TaskState
 from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.value import encode
 from holdfast.portable.source.location import checked_token
 from holdfast.settings import Settings, load
 from holdfast.store import Steps, Store, arun, run
+from holdfast.stores import refusals
 from holdfast.stores.backend.base import load_backend
 from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.offload.reference_store import entries_of
@@ -131,6 +136,32 @@ class Connection:
         """Return the store of an asset, which a DAG or a call with `declare=True` has declared."""
         return _asset_store(self.store, name, uri, declare, whoami(), self._rules)
 
+    def asset_event(
+        self,
+        *,
+        name: str | None = None,
+        uri: str | None = None,
+        extra: dict[str, Any] | None = None,
+        key: str | None = None,
+    ) -> AssetEvent:
+        """Add an event to an asset, which starts the DAGs that are scheduled on it; return it.
+
+        With a `key` that an event of the asset has, return that event, and add none. Raise
+        UnknownAsset if no such asset is declared, and AssetInactive if none declares it any more.
+        """
+        return self.store.execute(_asset_event(name, uri, extra, key))
+
+    async def aasset_event(
+        self,
+        *,
+        name: str | None = None,
+        uri: str | None = None,
+        extra: dict[str, Any] | None = None,
+        key: str | None = None,
+    ) -> AssetEvent:
+        """Async variant of `asset_event`."""
+        return await self.store.aexecute(_asset_event(name, uri, extra, key))
+
     def close(self) -> None:
         """Close the connections, and the server for handles if there is one."""
         _call_closers(entries_of(self.store))
@@ -162,36 +193,67 @@ def _asset_store(
     writer: Writer,
     rules: Rules,
 ) -> AssetStore:
-    if (name is None) == (uri is None) and not declare:
-        raise InvalidInput(
-            "an asset is identified by its name or its URI", hint="give one of them: name= or uri="
-        )
-    scope = AssetScope(name=name, uri=uri)
+    scope = AssetScope(name=name, uri=uri) if declare else _one_asset(name, uri)
     if declare:
         scope = store.execute(c.DeclareAsset(name, uri)).scope
     return AssetStore(store, scope, writer, rules)
 
 
+def _one_asset(name: str | None, uri: str | None) -> AssetScope:
+    if (name is None) == (uri is None):
+        raise InvalidInput(
+            "an asset is identified by its name or its URI", hint="give one of them: name= or uri="
+        )
+    return AssetScope(name=name, uri=uri)
+
+
+def _asset_event(
+    name: str | None, uri: str | None, extra: dict[str, Any] | None, key: str | None
+) -> c.EmitAssetEvent:
+    scope = _one_asset(name, uri)
+    try:
+        text = encode(extra or {})
+    except (InvalidInput, InvalidType) as error:
+        raise located(error, f"extra of the event of {scope}") from None
+    return c.EmitAssetEvent(scope=scope, writer=whoami(), extra=text, key=key)
+
+
+class Outlet(Protocol):
+    """An asset, such as `holdfast.sdk.Asset`."""
+
+    @property
+    def name(self) -> str | None: ...
+
+    @property
+    def uri(self) -> str | None: ...
+
+
 class ScriptTaskStore(ExternalTaskStore):
     """The task store of a script, which can also run attempts, as a runner does for tasks."""
 
-    def attempt(self) -> Attempt:
+    def attempt(self, *, outlets: Sequence[str | Outlet] = ()) -> Attempt:
         """Return a context manager: `with store.attempt() as attempt:`.
 
         Entering it fences off earlier attempts of the task instance. The stores of `attempt` can
-        stage writes, which take effect when the block ends without an exception.
+        stage writes, which take effect when the block ends without an exception. With that success
+        each of the `outlets`, assets or names of assets, gets an event, unless it has one of an
+        earlier success of the same task instance.
         """
-        return Attempt(self._store, self._scope, self._rules)
+        return Attempt(self._store, self._scope, self._rules, outlets)
 
 
 class Attempt:
     """One attempt of a task instance, from entering the `with` block to leaving it."""
 
-    def __init__(self, store: Store, scope: TaskScope, rules: Rules) -> None:
+    def __init__(
+        self, store: Store, scope: TaskScope, rules: Rules, outlets: Sequence[str | Outlet] = ()
+    ) -> None:
         self._store = store
         self._scope = scope
         self._rules = rules
         self._writer = TaskWriter(scope)
+        self._outlets = _outlet_scopes(outlets)
+        self._events: tuple[EmittedEvent, ...] = ()
 
     @property
     def number(self) -> int:
@@ -229,6 +291,14 @@ class Attempt:
         await arun(self._store, self._finish(error))
 
     def _start(self) -> Steps[TaskWriter]:
+        events = []
+        for scope in self._outlets:
+            asset: AssetInfo = yield c.GetAsset(scope)
+            if asset.orphaned_at is not None:
+                raise refusals.inactive(scope)
+            # By the task instance: a retry after a success that the script did not see adds none.
+            events.append(EmittedEvent(asset.name, asset.uri, key=self._scope.ti_text))
+        self._events = tuple(dict.fromkeys(events))
         try:
             number = yield c.StartAttempt(self._scope)
         except UnknownTaskInstance:
@@ -247,11 +317,32 @@ class Attempt:
             failure.add_note(f"the attempt's end was not recorded: {error.message}")
 
     def _succeed(self) -> Steps[None]:
+        ending = None
+        if self._events:
+            ending = Ending(outcome=Outcome.SUCCESS, state=TaskState.SUCCESS, events=self._events)
         try:
-            yield c.FinishAttempt(self._writer, True, self._rules.clear_on_success)
+            yield c.FinishAttempt(self._writer, True, self._rules.clear_on_success, ending)
         except (StaleAttempt, StoreUnavailable):
             raise
         except HoldfastError as error:
             # The success was refused, so the attempt has failed; the caller gets the reason.
             yield from self._finish(error)
             raise
+
+
+def _outlet_scopes(outlets: Sequence[str | Outlet]) -> list[AssetScope]:
+    """Return the assets. Raise InvalidType for anything that is neither a name nor an asset."""
+    if isinstance(outlets, str):
+        raise InvalidType(f"outlets is the text {outlets!r}", hint=f"pass a list: [{outlets!r}]")
+    scopes = []
+    for outlet in outlets:
+        if isinstance(outlet, str):
+            scopes.append(AssetScope(name=outlet))
+            continue
+        name, uri = getattr(outlet, "name", None), getattr(outlet, "uri", None)
+        if name is None and uri is None:
+            raise InvalidType(
+                f"an outlet is {outlet!r}", hint="give the name of an asset, or an Asset"
+            )
+        scopes.append(AssetScope(name=name, uri=uri))
+    return scopes

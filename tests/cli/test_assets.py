@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from remembered import remember
 
 from holdfast import Connection
-from holdfast.commands import DeclareAsset, ListAssets, Set
+from holdfast.commands import DeclareAsset, ListAssetEvents, ListAssets, Set
 from holdfast.connection import open_store
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import AssetScope
@@ -66,6 +67,8 @@ def test_an_asset_is_shown_as_json(holdfast):
         "at": "",
         "extra": {"rows": 7},
         "source": {"dag_id": "etl", "run_id": "r1", "task_id": "load", "map_index": 0},
+        "user": None,
+        "key": None,
     }
 
 
@@ -79,13 +82,46 @@ def test_events_are_listed_newest_first(holdfast, store):
     assert len(holdfast("assets", "events", "--asset", "orders").out.splitlines()) == 3
 
 
+def test_an_event_is_reported_once_for_each_key(holdfast, store):
+    command = ("assets", "event", "orders", "--extra", '{"rows": 8}', "--key", "monday")
+
+    first, again = holdfast(*command, "--json"), holdfast(*command)
+
+    assert first.err == again.err == "Asset `orders` has event 2.\n"
+    event = json.loads(first.out)
+    assert (event["extra"], event["key"]) == ({"rows": 8}, "monday")
+    assert (event["source"], event["user"]) == (None, getpass.getuser())
+    assert holdfast("assets", "event", "s3://lake/orders", "--uri").status == 0
+    listed = holdfast("assets", "events", "--limit", "2").out.splitlines()
+    assert [line.split("\t")[1] for line in listed] == ["event", "3", "2"]
+    assert listed[2].split("\t")[3:] == [getpass.getuser(), '{"rows":8}']
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--extra", "[1]"), "--extra is not a JSON object: [1]"),
+        (("--extra", "{"), "JSON"),
+        (("--key", ""), "key of an event is empty"),
+        (("--key", "k" * 251), "key of an event has 251 characters; the limit is 250"),
+    ],
+)
+def test_an_invalid_event_is_refused(holdfast, store, options, message):
+    result = holdfast("assets", "event", "orders", *options)
+
+    assert (result.status, message in result.err) == (2, True)
+    assert len(store.execute(ListAssetEvents())) == 1
+
+
 def test_without_events_there_is_no_output(holdfast, store):
     store.execute(DeclareAsset("quiet"))
 
     assert holdfast("assets", "events", "--asset", "quiet") == (0, "", "There are no events.\n")
 
 
-@pytest.mark.parametrize("command", [("show",), ("events", "--asset"), ("delete", "--yes")])
+@pytest.mark.parametrize(
+    "command", [("show",), ("event",), ("events", "--asset"), ("delete", "--yes")]
+)
 def test_an_unknown_asset_is_named(holdfast, command):
     result = holdfast("assets", *command, "orderz")
 

@@ -89,6 +89,8 @@ READING: list[tuple[str, ...]] = [
     (STATE, "purge", "--dry-run", "--json"),
 ]
 WRITING: list[tuple[str, ...]] = [
+    ("assets", "event", "orders", "--extra", '{"rows": 8}', "--key", "monday"),
+    ("assets", "event", "orders", "--key", "monday", "--json"),
     ("dags", "pause", "etl"),
     ("dags", "unpause", "etl", "--json"),
     ("runs", "trigger", "etl", "--run-id", "r2", "--conf", '{"a": 1}'),
@@ -274,7 +276,7 @@ def test_an_editor_is_told_what_only_an_admin_may_do(
 def test_an_editor_may_write(remote: Callable[..., Result]) -> None:
     done = [remote(*line, role=Role.EDITOR).status for line in WRITING]
 
-    assert done == [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 2]
+    assert done == [0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 2]
 
 
 def test_a_write_is_recorded_as_that_of_the_person_in_the_token(

@@ -36,6 +36,7 @@ EDITS: list[tuple[str, str, Any]] = [
     ("POST", "/dags/etl/clearTaskInstances", {"dag_run_id": "r1", "dry_run": False}),
     ("PATCH", "/dags/etl/dagRuns/r1/taskInstances/report", {"new_state": "success"}),
     ("PATCH", "/dags/etl/dagRuns/r1", {"state": "failed"}),
+    ("POST", "/assets/events", {"name": "orders"}),
     ("POST", "/assets", {"name": "new"}),
 ]
 ADMINISTRATION = [("DELETE", "/dags/etl/dagRuns/r1"), ("DELETE", "/assets/1")]

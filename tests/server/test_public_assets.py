@@ -156,3 +156,50 @@ def test_events_are_listed_newest_first(api: Api) -> None:
     assert [event["number"] for event in page["asset_events"]] == [1]
     assert page["total_entries"] == found["total_entries"] == 2
     assert api.ask("GET", "/assets/events", asset_id=4711).reason == "unknown_asset"
+
+
+def test_an_event_is_reported_with_the_users_name(api: Api) -> None:
+    [asset] = api.get("/assets")["assets"]
+    body = {"asset_id": asset["id"], "extra": {"rows": 8}, "key": "monday"}
+
+    first = api.ask("POST", "/assets/events", body)
+    again = api.ask("POST", "/assets/events", body | {"extra": {"rows": 9}})
+
+    assert (first.status, again.status, again.json) == (201, 201, first.json)
+    event = first.json
+    assert (event["number"], event["extra"], event["key"]) == (2, {"rows": 8}, "monday")
+    assert (event["user"], event["source_dag_id"]) == ("ann", None)
+    for named in ({"name": "orders"}, {"uri": "s3://lake/orders"}):
+        assert api.ask("POST", "/assets/events", named).status == 201
+    assert api.get("/assets/events")["total_entries"] == 4
+    run = api.store.execute(c.CreateAssetRun("mart", "m1"))
+    assert run is not None
+    assert api.get("/dags/mart/dagRuns/m1/upstreamAssetEvents")["total_entries"] == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"name": "orderz"}, 404),
+        ({"asset_id": 4711}, 404),
+        ({}, 422),
+        ({"name": "orders", "asset_id": 1}, 422),
+        ({"name": "orders", "extra": [1]}, 422),
+        ({"name": "orders", "extra": {"a": 2**64}}, 422),
+        ({"name": "orders", "key": ""}, 422),
+        ({"name": "orders", "key": "k" * 251}, 422),
+        ({"name": "orders", "id": 1}, 422),
+    ],
+)
+def test_an_invalid_event_is_refused(api: Api, body: Any, status: int) -> None:
+    assert api.ask("POST", "/assets/events", body).status == status
+    assert api.get("/assets/events")["total_entries"] == 1
+
+
+def test_an_inactive_asset_gets_no_event(api: Api) -> None:
+    for dag_id in ("etl", "mart"):
+        api.store.execute(c.DeclareDagAssets(dag_id, ()))
+
+    reply = api.ask("POST", "/assets/events", {"name": "orders"})
+
+    assert (reply.status, reply.reason) == (409, "asset_inactive")

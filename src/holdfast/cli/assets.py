@@ -11,7 +11,7 @@ from msgspec import Raw
 from holdfast import commands as c
 from holdfast.actions.loads import Load, loads_of
 from holdfast.cli import document
-from holdfast.cli.opening import as_worker, open_store
+from holdfast.cli.opening import as_worker, open_store, person
 from holdfast.cli.output import (
     json_option,
     print_document,
@@ -21,7 +21,7 @@ from holdfast.cli.output import (
     time_text,
     when,
 )
-from holdfast.cli.parameter import limit_option
+from holdfast.cli.parameter import extra_option, limit_option
 from holdfast.cli.question import ask, yes_option
 from holdfast.errors import NotSupported
 from holdfast.model.entry import AssetInfo
@@ -37,7 +37,7 @@ EVENTS_SHOWN = 10
 
 @click.group("assets")
 def command() -> None:
-    """List, show and delete assets."""
+    """List, show and delete assets, and report their changes."""
 
 
 @command.command("list")
@@ -134,6 +134,33 @@ def list_events(name: str | None, limit: int, as_json: bool) -> None:
         say("There are no events.")
 
 
+@command.command("event")
+@click.argument("name")
+@click.option("--uri", "by_uri", is_flag=True, help="NAME is the asset's URI.")
+@extra_option
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="Idempotency key: if the asset has an event with this key, no other is added.",
+)
+@json_option
+def report_event(
+    name: str, by_uri: bool, extra: str | None, key: str | None, as_json: bool
+) -> None:
+    """Report a change of an asset.
+
+    It starts the DAGs that are scheduled on the asset.
+    """
+    scope = AssetScope(uri=name) if by_uri else AssetScope(name=name)
+    with open_store(load()) as store:
+        event = store.execute(
+            c.EmitAssetEvent(scope=scope, writer=person(), extra=extra or "{}", key=key)
+        )
+    say(f"Asset `{event.asset.name}` has event {event.number}.")
+    if as_json:
+        print_document(of_event(event))
+
+
 @command.command("loads")
 @click.argument("name")
 @click.option("--key", metavar="KEY", help="Only loads of the watermark under this key.")
@@ -226,7 +253,7 @@ def print_events(events: Sequence[AssetEvent]) -> None:
                 event.asset.name or "",
                 str(event.number),
                 time_text(event.at),
-                str(event.source or "watcher"),
+                str(event.source or event.user or "watcher"),
                 event.extra if event.extra != "{}" else "",
             )
             for event in events
@@ -260,4 +287,6 @@ def of_event(event: AssetEvent) -> dict[str, Any]:
         "at": event.at,
         "extra": Raw(event.extra),
         "source": of_scope(event.source) if event.source else None,
+        "user": event.user,
+        "key": event.key,
     }

@@ -138,15 +138,15 @@ def _retention(
     return length
 
 
-def _conf(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+def _object(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
     if text is None:
         return None
-    conf = parse(text)
-    if not isinstance(decode(conf), dict):
+    found = parse(text)
+    if not isinstance(decode(found), dict):
         raise InvalidInput(
-            f"--conf is not a JSON object: {text}", hint="""write '{"key": "value"}'"""
+            f"--{parameter.name} is not a JSON object: {text}", hint="""write '{"key": "value"}'"""
         )
-    return conf
+    return found
 
 
 def _time(ctx: click.Context, parameter: click.Parameter, text: str | None) -> datetime | None:
@@ -154,7 +154,10 @@ def _time(ctx: click.Context, parameter: click.Parameter, text: str | None) -> d
 
 
 conf_option = click.option(
-    "--conf", metavar="JSON", callback=_conf, help="The run's configuration, a JSON object."
+    "--conf", metavar="JSON", callback=_object, help="The run's configuration, a JSON object."
+)
+extra_option = click.option(
+    "--extra", metavar="JSON", callback=_object, help="Data about the change, a JSON object."
 )
 limit_option = click.option(
     "--limit",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from operator import attrgetter
 
+from msgspec.structs import force_setattr
+
 from holdfast.commands.base import Category, Command, ScopeCommand
-from holdfast.model.entry import AssetInfo
+from holdfast.model.entry import ApiWriter, AssetInfo
 from holdfast.model.role import Role
 from holdfast.model.run import AssetEvent
 from holdfast.model.scope import AssetScope
+from holdfast.model.value import check_json_object
 from holdfast.portable.identifier import check_id
 
 
@@ -78,6 +81,31 @@ class DeleteAsset(ScopeCommand[None], frozen=True):
     touches_entries = True
 
     scope: AssetScope
+
+
+class EmitAssetEvent(ScopeCommand[AssetEvent], frozen=True, kw_only=True):
+    """Add an event to an asset, on behalf of a program that Holdfast did not start; return it.
+
+    With a `key` that an event of the asset has, return that event, and add none. Raises
+    UnknownAsset where there is no such asset, and AssetInactive where no DAG declares it any more.
+    """
+
+    role = Role.EDITOR
+
+    scope: AssetScope
+    writer: ApiWriter
+    extra: str = "{}"
+    """A JSON object."""
+    key: str | None = None
+
+    def __post_init__(self) -> None:
+        check_json_object(f"extra of the event of {self.scope}", self.extra)
+        if self.key is not None:
+            force_setattr(self, "key", check_id("key of an event", self.key))
+
+    @property
+    def repeatable(self) -> bool:
+        return self.key is not None
 
 
 class ListAssetEvents(Command[tuple[AssetEvent, ...]], frozen=True):

@@ -169,16 +169,20 @@ class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmittedEvent(msgspec.Struct, frozen=True):
-    """A report, by a task's success or by a watcher, that an asset has changed."""
+    """A report, by a task's success, a watcher or another program, that an asset has changed."""
 
     name: str
     uri: str
     extra: str = "{}"
     aliases: tuple[str, ...] = ()
     """The aliases under which the task reported it."""
+    key: str | None = None
+    """Idempotency key: its asset gets one event with it. Such an event declares no asset."""
 
     def __post_init__(self) -> None:
         AssetScope(name=self.name, uri=self.uri)
+        if self.key is not None:
+            check_id("key of an event", self.key)
         for alias in self.aliases:
             check_id("asset alias", alias, MAX_ASSET_LENGTH)
         check_json_object(f"extra of the event of asset `{self.name}`", self.extra)
@@ -214,7 +218,11 @@ class AssetEvent(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     extra: str
     source: TaskScope | None
-    """None where a watcher reported it."""
+    """None where a watcher or a user reported it."""
+    user: str | None = None
+    """The user who reported it, through the API, the CLI or a script."""
+    key: str | None = None
+    """The idempotency key that it was reported with."""
 
 
 class Unfinished(msgspec.Struct, frozen=True):

@@ -11,12 +11,14 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from holdfast import commands as c
+from holdfast.accessor.base import located
 from holdfast.actions.loads import Load, loads_of
-from holdfast.errors import InvalidInput, UnknownAsset
+from holdfast.errors import InvalidInput, InvalidType, UnknownAsset
 from holdfast.model.entry import AssetInfo
 from holdfast.model.presentation import of_writer
 from holdfast.model.run import AssetEvent as Event
 from holdfast.model.scope import AssetScope
+from holdfast.model.value import encode
 from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import (
@@ -24,6 +26,7 @@ from holdfast.server.public.model import (
     AssetId,
     AssetName,
     Body,
+    Id,
     LastUpdatedBy,
     WatermarkKey,
 )
@@ -75,11 +78,32 @@ class AssetEvent(Answer):
         description="Data that the task or watcher reported with the event: a JSON object."
     )
     source_dag_id: str | None = Field(
-        description="The DAG of the task; null if a watcher reported the event."
+        description="The DAG of the task; null if a watcher or a user reported the event."
     )
     source_run_id: str | None
     source_task_id: str | None
     source_map_index: int | None
+    user: str | None = Field(
+        description="The user who reported the event, through the API, the CLI or a script."
+    )
+    key: str | None = Field(description="The idempotency key that it was reported with.")
+
+
+class AssetEventBody(Body):
+    """A change of an asset, which is given by its id, its name or its URI."""
+
+    asset_id: AssetId | None = None
+    name: AssetName | None = Field(None, examples=["orders"])
+    uri: AssetName | None = None
+    extra: dict[str, Any] | None = Field(
+        None, description="Data about the change.", examples=[{"rows": 120}]
+    )
+    key: Id | None = Field(
+        None,
+        description="Idempotency key: if the asset has an event with this key, that event is "
+        "returned, and none is added.",
+        examples=["orders-2026-01-31"],
+    )
 
 
 class AssetEventCollection(Answer):
@@ -185,6 +209,21 @@ async def list_asset_events(
     return AssetEventCollection(asset_events=events, total_entries=total)
 
 
+@router.post("/assets/events", status_code=201, responses=problems(404, 409, *BODY))
+async def create_asset_event(caller: CallerDep, body: AssetEventBody) -> AssetEvent:
+    """Report a change of an asset. It starts the DAGs that are scheduled on the asset."""
+    given = (body.asset_id, body.name, body.uri)
+    if sum(one is not None for one in given) != 1:
+        raise InvalidInput("the event is not that of one asset", hint="give asset_id, name or uri")
+    try:
+        extra = encode(body.extra or {})
+    except (InvalidInput, InvalidType) as error:
+        raise located(error, "extra") from None
+    scope, writer = AssetScope(*given), caller.writer
+    command = c.EmitAssetEvent(scope=scope, writer=writer, extra=extra, key=body.key)
+    return of_event(await caller.aexecute(command))
+
+
 @router.get("/assets/{asset_id}", responses=problems(404))
 async def get_asset(caller: CallerDep, scope: AssetInPath) -> Asset:
     """Read an asset."""
@@ -251,4 +290,6 @@ def of_event(event: Event) -> AssetEvent:
         source_run_id=source.run_id if source else None,
         source_task_id=source.task_id if source else None,
         source_map_index=source.map_index if source else None,
+        user=event.user,
+        key=event.key,
     )

@@ -105,13 +105,15 @@ def attempt(row: Row, scope: TaskScope) -> AttemptInfo:
 
 
 def asset_event(row: Row) -> AssetEvent:
-    id, name, uri, number, at, extra, source = row
+    id, name, uri, number, at, extra, source, user, key = row
     return AssetEvent(
         asset=AssetScope(id, name, uri),
         number=number,
         at=instant(at),
         extra=extra,
         source=None if source is None else _decode_scope(source),
+        user=user,
+        key=key,
     )
 
 

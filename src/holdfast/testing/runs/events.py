@@ -8,14 +8,16 @@ import msgspec
 import pytest
 
 from holdfast import commands as c
-from holdfast.errors import Conflict, NotFound, UnknownAsset
+from holdfast.errors import AssetInactive, Conflict, InvalidInput, NotFound, UnknownAsset
 from holdfast.model.dag import AliasSpec, AllOf, AnyOf, AssetRefSpec, Condition, TaskSpec
-from holdfast.model.run import Run, RunKind, RunState
-from holdfast.model.scope import TaskScope
+from holdfast.model.entry import ApiWriter
+from holdfast.model.run import AssetEvent, Run, RunKind, RunState
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.store import Store
 from holdfast.testing import Clock
 from holdfast.testing.runs.fixtures import RunFixtures
 from holdfast.testing.runs.samples import (
+    ANN,
     CUSTOMERS_CHANGED,
     CUSTOMERS_SPEC,
     ORDERS,
@@ -65,6 +67,99 @@ class Events(RunFixtures):
         assert (second.asset.name, second.asset.uri) == ("orders", "s3://orders")
         assert len(store.execute(c.ListAssetEvents())) == 3
         assert len(store.execute(c.ListAssetEvents(limit=1))) == 1
+
+    def test_an_event_of_a_user_names_the_user(self, store: Store, clock: Clock) -> None:
+        asset = store.execute(c.DeclareAsset("orders", "s3://orders"))
+
+        first = store.execute(
+            c.EmitAssetEvent(scope=ORDERS, writer=ANN, extra='{"rows":7}', key="monday")
+        )
+        second = store.execute(c.EmitAssetEvent(scope=AssetScope(uri="s3://orders"), writer=ANN))
+
+        assert first == AssetEvent(
+            asset=asset.scope,
+            number=1,
+            at=clock.now,
+            extra='{"rows":7}',
+            source=None,
+            user="ann",
+            key="monday",
+        )
+        assert (second.number, second.extra, second.key) == (2, "{}", None)
+        assert store.execute(c.ListAssetEvents(ORDERS)) == (second, first)
+
+    def test_an_event_of_a_user_starts_a_run(self, store: Store) -> None:
+        save(store, ORDERS_SPEC)
+        before = store.execute(c.AssetChanges())
+
+        store.execute(c.EmitAssetEvent(scope=ORDERS, writer=ANN))
+
+        assert store.execute(c.AssetChanges()) != before
+        assert taken_after_asking(store) == [("orders", 1)]
+        assert ask(store, "r2") is None
+
+    def test_a_key_of_an_event_is_used_once_for_each_asset(self, store: Store) -> None:
+        for name in ("orders", "customers"):
+            store.execute(c.DeclareAsset(name))
+        command = c.EmitAssetEvent(scope=ORDERS, writer=ANN, key="monday")
+        first = store.execute(command)
+        other = msgspec.structs.replace(command, extra='{"n":2}', writer=ApiWriter("bob"))
+
+        assert [store.execute(one) for one in (command, other)] == [first, first]
+        for changed in ({"key": "Monday"}, {"scope": AssetScope(name="customers")}):
+            assert store.execute(msgspec.structs.replace(command, **changed)) != first
+
+        assert len(store.execute(c.ListAssetEvents(ORDERS))) == 2
+
+    def test_concurrent_events_with_one_key_are_one_event(self, store: Store) -> None:
+        store.execute(c.DeclareAsset("orders"))
+        command = c.EmitAssetEvent(scope=ORDERS, writer=ANN, key="monday")
+
+        answers = at_once([partial(store.execute, command)] * 6)
+
+        [event] = store.execute(c.ListAssetEvents(ORDERS))
+        assert answers == [event] * 6
+
+    def test_an_unknown_asset_gets_no_event(self, store: Store) -> None:
+        store.execute(c.DeclareAsset("orderz"))
+
+        with pytest.raises(UnknownAsset, match="declared assets: orderz"):
+            store.execute(c.EmitAssetEvent(scope=ORDERS, writer=ANN))
+
+        assert [one.name for one in store.execute(c.ListAssets())] == ["orderz"]
+
+    @pytest.mark.parametrize("key", [None, "tuesday"])
+    def test_an_inactive_asset_gets_no_event(self, store: Store, key: str | None) -> None:
+        store.execute(c.DeclareDagAssets("producer", (("orders", "s3://orders"),)))
+        command = c.EmitAssetEvent(scope=ORDERS, writer=ANN, key="monday")
+        first = store.execute(command)
+        store.execute(c.DeclareDagAssets("producer", ()))
+
+        with pytest.raises(AssetInactive):
+            store.execute(msgspec.structs.replace(command, key=key))
+
+        assert store.execute(command) == first
+        assert store.execute(c.ListAssetEvents(ORDERS)) == (first,)
+
+    @pytest.mark.parametrize(
+        "wrong", [{"extra": "[]"}, {"extra": "{"}, {"key": ""}, {"key": "k" * 251}, {"key": "\n"}]
+    )
+    def test_an_invalid_event_is_refused(self, wrong: dict[str, str]) -> None:
+        with pytest.raises(InvalidInput):
+            c.EmitAssetEvent(scope=ORDERS, writer=ANN, **wrong)  # type: ignore[arg-type]
+
+    def test_a_success_with_a_key_adds_one_event(self, store: Store) -> None:
+        keyed = msgspec.structs.replace(ORDERS_CHANGED, key="monday")
+        with pytest.raises(UnknownAsset):
+            emit(store, keyed)
+        store.execute(c.DeclareAsset("orders", "s3://orders"))
+
+        emit(store, keyed)
+        emit(store, keyed, ORDERS_CHANGED)
+
+        second, first = store.execute(c.ListAssetEvents(ORDERS))
+        assert (first.number, first.key, first.source) == (1, "monday", SOURCE)
+        assert (second.number, second.key) == (2, None)
 
     def test_events_of_an_unknown_asset_are_an_error(self, store: Store) -> None:
         with pytest.raises(UnknownAsset):

@@ -108,6 +108,7 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     c.TakeItem: tasks.take_item,
     c.PutResult: results.put_result,
     c.GetResults: results.get_results,
+    c.EmitAssetEvent: events.emit_asset_event,
     c.ListAssetEvents: events.list_asset_events,
     c.Count: counting.count,
     c.AliasAssets: events.alias_assets,

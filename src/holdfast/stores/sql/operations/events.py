@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from holdfast import commands as c
-from holdfast.model.entry import AssetInfo
+from holdfast.model.entry import AssetInfo, WatcherWriter
 from holdfast.model.run import AssetEvent, EmittedEvent
-from holdfast.model.scope import TaskScope
+from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores.sql import rows, run_rows
+from holdfast.stores.sql.operations.fencing import lock_scope
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.registry import declare
 from holdfast.stores.sql.operations.runs import get_run
-from holdfast.stores.sql.operations.scopes import find, known
-from holdfast.stores.sql.operations.steps import Context, Query, Steps, window
+from holdfast.stores.sql.operations.scopes import find, known, resolve
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, window
 from holdfast.stores.sql.statements import assets as a
 from holdfast.stores.sql.statements import entries as s
 from holdfast.stores.sql.statements import events as e
@@ -22,10 +24,14 @@ from holdfast.stores.sql.statements import events as e
 def by_asset(
     context: Context, events: Sequence[EmittedEvent], source: TaskScope
 ) -> Steps[dict[int, list[EmittedEvent]]]:
-    """Return the events of each asset. Declare unknown and inactive assets for the source's DAG."""
+    """Return the events of each asset. Declare unknown and inactive assets for the source's DAG,
+    except for an event with a key, which raises UnknownAsset."""
     found: dict[int, list[EmittedEvent]] = {}
     for event in events:
-        id = yield from _active(context, event, source.dag_id)
+        if event.key is None:
+            id = yield from _active(context, event, source.dag_id)
+        else:
+            id = yield from known(AssetScope(name=event.name))
         found.setdefault(id, []).append(event)
     return found
 
@@ -43,16 +49,50 @@ def _active(context: Context, event: EmittedEvent, dag_id: str) -> Steps[int]:
 
 
 def record(
-    context: Context, asset_id: int, event: EmittedEvent, source: TaskScope | None
+    context: Context,
+    asset_id: int,
+    event: EmittedEvent,
+    source: TaskScope | None,
+    user: str | None = None,
 ) -> Steps[None]:
-    """Give the event its number, which is final: the asset's row stays locked until commit."""
-    asset = {"owner": asset_id}
+    """Give the event its number, which is final: the asset's row stays locked until commit.
+
+    With a key that an event of the asset has, record nothing; with a new one, raise AssetInactive
+    if no DAG declares the asset any more.
+    """
+    asset: dict[str, Any] = {"owner": asset_id}
+    if event.key is not None:
+        if (yield e.event_of_key(), asset | {"key": event.key}):
+            return
+        yield from lock_scope(AssetScope(asset_id, event.name, event.uri), WatcherWriter())
+        if (yield e.event_of_key(), asset | {"key": event.key}):
+            return  # a concurrent one was quicker
     yield e.count_event(), asset
-    column = run_rows.source_column(source)
-    yield e.add_event(), asset | {"extra": event.extra, "source": column}
+    reported = {"source": run_rows.source_column(source), "user": user, "key": event.key}
+    yield e.add_event(), asset | reported | {"extra": event.extra}
     for alias in event.aliases:
         names = {"alias": alias, "alias_digest": rows.digest(alias)}
         yield e.add_alias(type(context.dialect)), asset | names
+
+
+def emit_asset_event(context: Context, command: c.EmitAssetEvent) -> Steps[AssetEvent]:
+    yield BEGIN
+    id, name, uri = yield from _identity(command.scope)
+    event = EmittedEvent(name, uri, command.extra, key=command.key)
+    if command.key is None:
+        yield from lock_scope(command.scope, command.writer)
+    yield from record(context, id, event, None, command.writer.user)
+    if command.key is None:
+        [added] = yield e.events("id"), {"owner": id, **window(1, 0)}
+    else:
+        [added] = yield e.event_of_key(), {"owner": id, "key": command.key}
+    return run_rows.asset_event(added)
+
+
+def _identity(scope: AssetScope) -> Steps[tuple[int, str, str]]:
+    asset = yield from resolve(scope)
+    assert isinstance(asset, AssetScope)
+    return asset.asset_id, asset.name, asset.uri  # type: ignore[return-value]
 
 
 def list_asset_events(

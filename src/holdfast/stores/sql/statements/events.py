@@ -34,7 +34,7 @@ def _newest_number() -> sa.ScalarSelect[Any]:
 
 @cache
 def add_event() -> sa.Insert:
-    reported = given("extra", "source")
+    reported = given("extra", "source", "user", "key")
     return sa.insert(t.asset_event).values(
         **reported, asset_id=sa.bindparam("owner"), number=_newest_number(), at=now
     )
@@ -57,7 +57,7 @@ def assets_behind() -> Select:
 
 def _events() -> Select:
     e, a = t.asset_event.c, t.asset.c
-    return sa.select(a.id, a.name, a.uri, e.number, e.at, e.extra, e.source)
+    return sa.select(a.id, a.name, a.uri, e.number, e.at, e.extra, e.source, e.user, e.key)
 
 
 @cache
@@ -69,6 +69,13 @@ def events(by: str | None) -> Select:
     if by is None:
         return select.order_by(e.at.desc(), e.asset_id, e.number.desc())
     return select.where(t.asset.c[by] == sa.bindparam("owner")).order_by(e.number.desc())
+
+
+@cache
+def event_of_key() -> Select:
+    e = t.asset_event.c
+    select = _events().select_from(t.asset_event.join(t.asset))
+    return select.where(e.asset_id == sa.bindparam("owner"), e.key == sa.bindparam("key"))
 
 
 @cache
