@@ -290,11 +290,11 @@ class TestEvents:
     def test_a_program_reports_an_event_once_for_each_key(self, orders: Connection) -> None:
         first = orders.asset_event(name="orders", extra={"rows": 7}, key="monday")
         again = orders.asset_event(uri="s3://orders", key="monday")
-        async_ = asyncio.run(orders.aasset_event(name="orders"))
+        second = orders.asset_event(name="orders")
 
         assert (first.number, first.extra, first.user) == (1, '{"rows":7}', getpass.getuser())
         assert again == first
-        assert events_of(orders) == [first, async_]
+        assert events_of(orders) == [first, second]
 
     @pytest.mark.parametrize(
         ("event", "error"),
@@ -350,14 +350,16 @@ class TestEvents:
 
         assert events_of(orders) == []
 
-    def test_outlets_work_in_an_event_loop(self, orders: Connection) -> None:
-        async def load() -> None:
-            async with orders.task_store(*LOAD).attempt(outlets=["orders", "orders"]):
+    async def test_events_and_outlets_work_in_an_event_loop(
+        self, orders: Connection, database_url: str
+    ) -> None:
+        async with holdfast.connect(database_url) as connection:
+            for _ in range(2):
+                await connection.aasset_event(name="orders", key="monday")
+            async with connection.task_store(*LOAD).attempt(outlets=["orders", "orders"]):
                 pass
 
-        asyncio.run(load())
-
-        assert len(events_of(orders)) == 1
+        assert [event.key for event in events_of(orders)] == ["monday", TaskScope(*LOAD).ti_text]
 
     def test_an_unknown_or_inactive_outlet_starts_no_attempt(self, orders: Connection) -> None:
         task = orders.task_store(*LOAD)

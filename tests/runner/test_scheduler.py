@@ -101,6 +101,19 @@ def test_a_dag_runs_once(scheduled: Scheduled) -> None:
     assert scheduled.project.result("work", "once", run.run_id) == ["worked"]
 
 
+def test_an_event_from_outside_starts_a_run_once_for_each_key(scheduled: Scheduled) -> None:
+    scheduled.add("outside", 'with DAG("outside", schedule=[Asset("landing")]):' + ONE_TASK)
+    wait_until(lambda: "outside" in scheduled.known())
+    report = ("assets", "event", "landing", "--key", "monday")
+
+    reported = [scheduled.project.holdfast(*report).status for _ in range(2)]
+    [run] = scheduled.ended("outside")
+
+    assert (reported, run.state, run.kind) == ([0, 0], RunState.SUCCESS, RunKind.ASSET)
+    assert scheduled.project.holdfast(*report).status == 0
+    assert len(scheduled.project.events("landing")) == 1
+
+
 @pytest.mark.full
 def test_missed_dates_are_caught_up_in_order(scheduled: Scheduled) -> None:
     start = start_of_today() - timedelta(days=3)
