@@ -24,7 +24,7 @@ from holdfast.commands import AddToLoad, Once, RequestId, ReserveObjects, ScopeE
 from holdfast.errors import SchemaMismatch
 from holdfast.model.dag import AssetSpec, DagSpec, OnAssets
 from holdfast.model.entry import ApiWriter, TaskWriter
-from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, RunKind, TaskState
+from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, RunKind, RunState, TaskState
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.value import as_reference
 from holdfast.stores.sql import SqlStore, schema
@@ -114,6 +114,11 @@ def fill_runs(store: SqlStore) -> None:
     store.execute(c.DeleteRun(former.dag_id, former.run_id))
     store.execute(c.DeclareAsset("former"))
     store.execute(c.DeleteAsset(AssetScope(name="former")))
+    marked = {"dag_id": "sales", "run_id": f"run {uuid4()}"}
+    store.execute(c.CreateRun(**marked))
+    store.execute(c.MarkRun(**marked, state=RunState.FAILED, writer=ANN))
+    for key in (None, None, f"key {uuid4()}"):
+        store.execute(c.EmitAssetEvent(scope=ORDERS, writer=ANN, key=key))
     request = RequestId("client", next(NUMBERS))
     store.execute(Once(request, c.RegisterTask(scope)))
 
