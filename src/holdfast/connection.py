@@ -212,7 +212,7 @@ def _asset_event(
 ) -> c.EmitAssetEvent:
     scope = _one_asset(name, uri)
     try:
-        text = encode(extra or {})
+        text = encode({} if extra is None else extra)
     except (InvalidInput, InvalidType) as error:
         raise located(error, f"extra of the event of {scope}") from None
     return c.EmitAssetEvent(scope=scope, writer=whoami(), extra=text, key=key)

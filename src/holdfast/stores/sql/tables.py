@@ -326,12 +326,12 @@ asset_event = sa.Table(
     sa.Column("at", sa.BigInteger, nullable=False, index=True),
     sa.Column("extra", LongText(), nullable=False),
     sa.Column("source", LongText()),
-    sa.Column("user", LongText()),
+    sa.Column("reported_by", LongText()),
     sa.Column("key", ExactText(MAX_ID_LENGTH)),
     sa.Index(None, "asset_id", "key", unique=True),
 )
-"""`source` is the task, and `user` the person or program, that reported the event; a watcher did
-where both are NULL. `key` is the idempotency key of the report, if it has one."""
+"""`source` is the task, and `reported_by` the user, that reported the event; a watcher did where
+both are NULL. `key` is the idempotency key of the report, if it has one."""
 
 asset_alias = sa.Table(
     "hf_asset_alias",

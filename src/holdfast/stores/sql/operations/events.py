@@ -68,7 +68,7 @@ def record(
         if (yield e.event_of_key(), asset | {"key": event.key}):
             return  # a concurrent one was quicker
     yield e.count_event(), asset
-    reported = {"source": run_rows.source_column(source), "user": user, "key": event.key}
+    reported = {"source": run_rows.source_column(source), "reported_by": user, "key": event.key}
     yield e.add_event(), asset | reported | {"extra": event.extra}
     for alias in event.aliases:
         names = {"alias": alias, "alias_digest": rows.digest(alias)}

@@ -34,7 +34,7 @@ def _newest_number() -> sa.ScalarSelect[Any]:
 
 @cache
 def add_event() -> sa.Insert:
-    reported = given("extra", "source", "user", "key")
+    reported = given("extra", "source", "reported_by", "key")
     return sa.insert(t.asset_event).values(
         **reported, asset_id=sa.bindparam("owner"), number=_newest_number(), at=now
     )
@@ -57,7 +57,8 @@ def assets_behind() -> Select:
 
 def _events() -> Select:
     e, a = t.asset_event.c, t.asset.c
-    return sa.select(a.id, a.name, a.uri, e.number, e.at, e.extra, e.source, e.user, e.key)
+    reported = e.at, e.extra, e.source, e.reported_by, e.key
+    return sa.select(a.id, a.name, a.uri, e.number, *reported)
 
 
 @cache

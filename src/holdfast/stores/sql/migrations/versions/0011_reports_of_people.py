@@ -39,7 +39,7 @@ def downgrade() -> None:
 def _new_columns() -> dict[str, list[sa.Column[Any]]]:
     return {
         "hf_run": [sa.Column("error", LongText())],
-        "hf_asset_event": [sa.Column("user", LongText()), sa.Column("key", ExactText(250))],
+        "hf_asset_event": [sa.Column("reported_by", LongText()), sa.Column("key", ExactText(250))],
     }
 
 
