@@ -9,7 +9,8 @@ from datetime import timedelta
 import pipeline
 import pytest
 
-from holdfast.commands import SaveFileError
+from holdfast.actions.logs import run_logs
+from holdfast.commands import FinishRun, ListDags, ListRuns, SaveFileError
 from holdfast.connection import open_store
 from holdfast.model.dag import (
     AliasSpec,
@@ -22,6 +23,7 @@ from holdfast.model.dag import (
     OnAssets,
     Once,
 )
+from holdfast.model.run import RunState
 from holdfast.model.schedule_text import schedule_text
 from holdfast.settings import load
 from holdfast.store import Store
@@ -133,3 +135,30 @@ A, B = AssetSpec("a", "s3://a"), AssetRefSpec(uri="s3://b")
 )
 def test_schedules_are_described_in_words(schedule, text):
     assert schedule_text(schedule) == text
+
+
+def test_a_dag_is_deleted_after_a_preview(holdfast, store, project):
+    pipeline.half_way(store)
+    busy = holdfast("dags", "delete", "etl", "--dry-run")
+    store.execute(FinishRun("etl", "r1", pipeline.WORKER, RunState.FAILED, waiting=2))
+    logs = run_logs(project / ".holdfast", "etl", "r1")
+    logs.mkdir(parents=True)
+
+    preview = holdfast("dags", "delete", "etl", "--dry-run", "--json")
+    kept = logs.exists()
+    deleted = holdfast("dags", "delete", "etl", "--yes")
+
+    assert busy.status == 1
+    assert busy.err.startswith("error: 1 runs of DAG `etl` have not ended\nhint: ")
+    assert json.loads(preview.out) == {"dag_id": "etl", "runs": 1, "dry_run": True}
+    assert preview.err == "Would delete DAG `etl` with 1 run.\n"
+    assert deleted.err == "Deleted DAG `etl` with 1 run.\n"
+    assert (kept, logs.exists()) == (True, False)
+    assert [one.dag_id for one in store.execute(ListDags())] == ["mart"]
+    assert store.execute(ListRuns(dag_id="etl")) == ()
+    assert holdfast("dags", "delete", "etl", "--yes").status == 1
+
+
+def test_a_dag_is_not_deleted_without_confirmation(holdfast, store):
+    assert holdfast("dags", "delete", "etl").status == 2
+    assert [one.dag_id for one in store.execute(ListDags())] == ["etl", "mart"]

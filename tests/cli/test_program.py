@@ -145,7 +145,7 @@ def test_an_id_that_cannot_exist_is_bad_usage(program, args):
 
 
 def failing(error):
-    def open_store(settings):
+    def open_store(settings, **options):
         raise error
 
     return open_store

@@ -40,7 +40,7 @@ RUN = ("etl", "r1")
 TASK = ("--dag-id", "etl", "--run-id", "r1", "--task-id", "extract")
 ORDERS = ("--asset", "orders")
 STATE = "state-store"
-GROUPS = ("assets", "auth", "config", "dags", "db", "runs", "state-store", "tasks")
+GROUPS = ("assets", "auth", "config", "dags", "db", "pools", "runs", "state-store", "tasks")
 
 READING: list[tuple[str, ...]] = [
     ("assets", "list"),
@@ -59,6 +59,8 @@ READING: list[tuple[str, ...]] = [
     ("dags", "show", "elt"),
     ("dags", "errors"),
     ("dags", "errors", "--json"),
+    ("pools", "list"),
+    ("pools", "list", "--json"),
     ("runs", "list"),
     ("runs", "list", "--limit", "1500", "--json"),
     ("runs", "list", "--dag-id", "etl", "--state", "running"),
@@ -91,6 +93,9 @@ READING: list[tuple[str, ...]] = [
 WRITING: list[tuple[str, ...]] = [
     ("dags", "pause", "etl"),
     ("dags", "unpause", "etl", "--json"),
+    ("pools", "set", "warehouse", "3", "--description", "the old one"),
+    ("pools", "set", "warehouse", "4", "--json"),
+    ("pools", "delete", "warehouse", "--yes"),
     ("runs", "trigger", "etl", "--run-id", "r2", "--conf", '{"a": 1}'),
     ("runs", "trigger", "etl", "--run-id", "r2", "--json"),
     ("runs", "trigger", "etl", "--run-id", "r1"),
@@ -110,6 +115,8 @@ WRITING: list[tuple[str, ...]] = [
 ]
 RULING: list[tuple[str, ...]] = [
     ("assets", "delete", "orders", "--yes"),
+    ("dags", "delete", "mart", "--yes", "--json"),
+    ("dags", "delete", "mart", "--dry-run"),
     ("runs", "delete", *RUN, "--yes", "--json"),
     (STATE, "cleanup-task-store"),
     (STATE, "cleanup-task-store", "--batch-size", "1", "--verbose", "--json"),
@@ -270,7 +277,7 @@ def test_an_editor_is_told_what_only_an_admin_may_do(
 def test_an_editor_may_write(remote: Callable[..., Result]) -> None:
     done = [remote(*line, role=Role.EDITOR).status for line in WRITING]
 
-    assert done == [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2]
+    assert done == [0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2]
 
 
 def test_a_write_is_recorded_as_that_of_the_person_in_the_token(

@@ -49,7 +49,7 @@ def states(store: Store) -> dict[str, TaskState]:
 def test_task_instances_are_listed(holdfast):
     header, extract, *_, report = holdfast("tasks", "list", *RUN).out.splitlines()
 
-    assert header == "task\tmap index\tstate\tattempt\tstarted\ttime\terror"
+    assert header == "task\tmap index\tstate\tattempt\tstarted\ttime\treason"
     assert extract.startswith("extract\t-1\tsuccess\t1\t20")
     assert report == "report\t-1\tscheduled\t0\t\t\t"
 
@@ -78,6 +78,7 @@ def test_task_instances_are_listed_as_json(holdfast):
         "started_at": "",
         "ended_at": "",
         "error": "ValueError: no data",
+        "waits_for": "",
     }
 
 

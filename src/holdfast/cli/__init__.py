@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "config": "config.command",
     "dags": "dags.command",
     "db": "db.command",
+    "pools": "pools.command",
     "run": "run.command",
     "runs": "runs.command",
     "scheduler": "services.scheduler",

@@ -10,19 +10,31 @@ import click
 import msgspec
 
 from holdfast import commands as c
+from holdfast.actions.dags import count_runs, delete_dag
+from holdfast.actions.logs import remove_logs_of_dag
 from holdfast.cli.opening import open_store
-from holdfast.cli.output import json_option, print_document, print_facts, print_table, say, when
+from holdfast.cli.output import (
+    counted,
+    json_option,
+    print_document,
+    print_facts,
+    print_table,
+    say,
+    when,
+)
 from holdfast.cli.parameter import ID
+from holdfast.cli.question import ask, yes_option_if
 from holdfast.model.dag import TaskSpec, spec_of
 from holdfast.model.run import DagInfo, FileInfo, Run
 from holdfast.model.schedule_text import asset_text, interval_text, schedule_text
 from holdfast.model.timetable import next_run_at
 from holdfast.settings import load
+from holdfast.store import run
 
 
 @click.group("dags")
 def command() -> None:
-    """List, show, pause and unpause DAGs."""
+    """List, show, pause, unpause and delete DAGs."""
 
 
 @command.command("list")
@@ -127,6 +139,31 @@ def pause(dag_id: str, as_json: bool) -> None:
 def unpause(dag_id: str, as_json: bool) -> None:
     """Unpause a DAG: its schedule starts runs again."""
     set_paused(dag_id, False, as_json)
+
+
+@command.command("delete")
+@click.argument("dag_id", type=ID)
+@click.option("--dry-run", is_flag=True, is_eager=True, help="Only say what would be deleted.")
+@yes_option_if(lambda params: not params["dry_run"])
+@json_option
+def delete(dag_id: str, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Delete a DAG whose file is gone, with its runs, their task instances, state and logs.
+
+    Its assets stay, as long as another DAG declares them. If the file comes back, the DAG is new:
+    not paused, and its schedule starts from then.
+    """
+    settings = load()
+    with open_store(settings) as store:
+        runs = run(store, count_runs(dag_id))
+        what = f"DAG `{dag_id}` with {counted(runs, 'run', 'runs')}"
+        if not dry_run:
+            ask(f"Delete {what}, their task instances, state and logs?", yes)
+            run(store, delete_dag(dag_id))
+    if not dry_run and not settings.server_url:  # logs in this home directory are another store's
+        remove_logs_of_dag(settings.home, dag_id)
+    say(f"{'Would delete' if dry_run else 'Deleted'} {what}.")
+    if as_json:
+        print_document({"dag_id": dag_id, "runs": runs, "dry_run": dry_run})
 
 
 def set_paused(dag_id: str, paused: bool, as_json: bool) -> None:

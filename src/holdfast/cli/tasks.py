@@ -73,7 +73,7 @@ def list_tasks(dag_id: str, run_id: str, as_json: bool) -> None:
         print_document({"task_instances": documents, "total_entries": len(found)})
     elif found:
         print_table(
-            ("task", "map index", "state", "attempt", "started", "time", "error"),
+            ("task", "map index", "state", "attempt", "started", "time", "reason"),
             [
                 (
                     one.scope.task_id,
@@ -82,7 +82,7 @@ def list_tasks(dag_id: str, run_id: str, as_json: bool) -> None:
                     str(one.attempt),
                     when(one.started_at),
                     length_text(one, now),
-                    one_line(one.error),
+                    reason_text(one),
                 )
                 for one in found
             ],
@@ -116,6 +116,7 @@ def show(instance: Steps[TaskInstance], as_json: bool) -> None:
             "next try": when(one.ready_at),
             "started": when(one.started_at),
             "ended": when(one.ended_at),
+            "waits for": one.waits_for,
             "error": one_line(one.error),
         }
     )
@@ -291,6 +292,7 @@ def of_instance(one: TaskInstance) -> dict[str, Any]:
         "started_at": one.started_at,
         "ended_at": one.ended_at,
         "error": one.error,
+        "waits_for": one.waits_for,
     }
 
 
@@ -311,6 +313,11 @@ def of_attempt(attempt: AttemptInfo) -> dict[str, Any]:
 def host_of(attempt: AttemptInfo | None) -> str:
     """Return the name of the machine that ran an attempt; empty where it is not known."""
     return attempt.worker.hostname if attempt and attempt.worker else ""
+
+
+def reason_text(one: TaskInstance) -> str:
+    """Return why a task instance is in its state, or what it waits for."""
+    return f"waits for {one.waits_for}" if one.waits_for else one_line(one.error)
 
 
 def length_text(one: TaskInstance, now: datetime) -> str:

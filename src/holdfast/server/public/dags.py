@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +10,8 @@ import msgspec
 from pydantic import Field
 
 from holdfast import commands as c
+from holdfast.actions.dags import delete_dag
+from holdfast.actions.logs import remove_logs_of_dag
 from holdfast.model.dag import Cron, Every, OnAssets, Schedule, TaskSpec, spec_of
 from holdfast.model.run import DagInfo, TriggerRule
 from holdfast.model.schedule_text import asset_text, interval_text, schedule_text
@@ -120,6 +123,14 @@ async def patch_dag(caller: CallerDep, dag_id: DagId, body: DagPatch) -> Dag:
     await caller.aexecute(c.PauseDag(dag_id, body.is_paused))
     dag = await caller.aexecute(c.GetDag(dag_id))
     return Dag(**fields(dag, await caller.aexecute(c.Now())))
+
+
+@router.delete("/dags/{dag_id}", status_code=204, responses=problems(404, 409, 502))
+async def remove_dag(caller: CallerDep, dag_id: DagId) -> None:
+    """Delete a DAG whose file is gone, with its runs, their task instances and state, and the logs
+    that are on the server's machine. For admins."""
+    await caller.follow(delete_dag(dag_id))
+    await asyncio.to_thread(remove_logs_of_dag, caller.settings.home, dag_id)
 
 
 def fields(dag: DagInfo, now: datetime) -> dict[str, Any]:

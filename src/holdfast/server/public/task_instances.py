@@ -47,6 +47,9 @@ class TaskInstance(Answer):
     start_date: datetime | None
     end_date: datetime | None
     error: str = Field(description="Why it failed, was skipped, or will be retried.")
+    waits_for: str = Field(
+        description="The limit that keeps it from starting: a pool, or a setting; empty if none."
+    )
 
 
 class TaskInstanceAttempt(Answer):
@@ -217,6 +220,7 @@ def fields(one: Known) -> dict[str, Any]:
         "start_date": one.started_at,
         "end_date": one.ended_at,
         "error": one.error,
+        "waits_for": one.waits_for,
     }
 
 
