@@ -137,7 +137,7 @@ NEEDING_THE_DATABASE: list[tuple[str, ...]] = [
     ("auth", "user-token", "--role", "viewer"),
     ("auth", "worker-token"),
 ]
-WITHOUT_A_STORE = {("completion",), ("config", "list")}
+WITHOUT_A_STORE = {("completion",), ("config", "get"), ("config", "list")}
 ON_SPARK = {(STATE, name) for name in ("copy", "export", "import", "reconcile")}
 
 

@@ -22,7 +22,7 @@ from holdfast.server.public.model import Answer, Body
 from holdfast.server.public.parameter import DagId, Limit, Offset
 from holdfast.server.public.route import public_router
 
-router = public_router("DAGs")
+router = public_router("Dags")
 
 
 class Dag(Answer):
