@@ -327,3 +327,16 @@ def test_a_dag_without_a_file_is_deleted_with_its_runs_and_logs(api: Api, tmp_pa
     assert api.ask("GET", f"{RUNS}/r1").status == 404
     assert not logs.exists()
     assert api.ask("DELETE", "/dags/etl").status == 404
+
+
+def test_files_that_cannot_be_imported_are_listed_with_their_tracebacks(api: Api) -> None:
+    api.store.execute(c.SaveFileError("dags/broken.py", "Traceback\nSyntaxError: x"))
+
+    found = api.get("/importErrors")
+
+    [error] = found["import_errors"]
+    assert (error["filename"], error["stack_trace"]) == (
+        "dags/broken.py",
+        "Traceback\nSyntaxError: x",
+    )
+    assert found["total_entries"] == 1

@@ -85,6 +85,21 @@ class DagCollection(Answer):
     total_entries: int
 
 
+class FileImportError(Answer):
+    """A DAG file that cannot be imported."""
+
+    filename: str = Field(description="Its path inside the DAG directory.")
+    timestamp: datetime = Field(description="When it was last read.")
+    stack_trace: str
+
+
+class ImportErrorCollection(Answer):
+    """All files that cannot be imported, ordered by name."""
+
+    import_errors: list[FileImportError]
+    total_entries: int
+
+
 class DagPatch(Body):
     """The changes of a DAG."""
 
@@ -123,6 +138,17 @@ async def patch_dag(caller: CallerDep, dag_id: DagId, body: DagPatch) -> Dag:
     await caller.aexecute(c.PauseDag(dag_id, body.is_paused))
     dag = await caller.aexecute(c.GetDag(dag_id))
     return Dag(**fields(dag, await caller.aexecute(c.Now())))
+
+
+@router.get("/importErrors")
+async def list_import_errors(caller: CallerDep) -> ImportErrorCollection:
+    """List the DAG files that cannot be imported, with their tracebacks."""
+    errors = [
+        FileImportError(filename=one.file, timestamp=one.saved_at, stack_trace=one.error)
+        for one in await caller.aexecute(c.ListFiles())
+        if one.error
+    ]
+    return ImportErrorCollection(import_errors=errors, total_entries=len(errors))
 
 
 @router.delete("/dags/{dag_id}", status_code=204, responses=problems(404, 409, 502))
