@@ -56,8 +56,8 @@ def test_dags_are_listed_as_json(holdfast):
     assert found["total_entries"] == 2
     etl = found["dags"][0]
     assert etl["dag_id"] == "etl"
-    assert etl["schedule"] == {"type": "cron", "expression": "0 3 * * *", "timezone": "UTC"}
-    assert etl["last_run_state"] is None
+    assert (etl["timetable_summary"], etl["is_paused"]) == ("0 3 * * *", False)
+    assert etl["last_dag_run_state"] is None
 
 
 def test_broken_files_are_reported_beside_the_list(holdfast, store):
@@ -75,7 +75,7 @@ def test_errors_are_shown_with_their_tracebacks(holdfast, store):
     store.execute(SaveFileError("dags/bad.py", "Traceback\n  line 1\nNameError: x\n"))
 
     assert holdfast("dags", "errors").out == ("dags/bad.py:\nTraceback\n  line 1\nNameError: x\n\n")
-    assert json.loads(holdfast("dags", "errors", "--json").out)["import_errors"][0]["file"]
+    assert json.loads(holdfast("dags", "errors", "--json").out)["import_errors"][0]["filename"]
 
 
 def test_without_errors_there_is_no_output(holdfast):

@@ -13,6 +13,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import click
 import msgspec
@@ -489,3 +490,32 @@ def answer_like_a_website(listener: socket.socket) -> None:
         connection.sendall(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nhi"
         )
+
+
+def test_the_command_line_prints_what_the_api_answers(
+    remote: Callable[..., Result], stores: ServedStores
+) -> None:
+    token = stores.server.tokens.issue(UserIdentity(ME, Role.VIEWER))
+
+    def answer(path: str) -> Any:
+        request = Request(f"{stores.server.url}/api/v2{path}")
+        request.add_header("Authorization", f"Bearer {token}")
+        with urlopen(request) as response:
+            return json.load(response)
+
+    def printed(*line: str) -> Any:
+        return json.loads(remote(*line, "--json").out)
+
+    assert printed("runs", "list", "--dag-id", "etl") == answer("/dags/etl/dagRuns")
+    run = printed("runs", "show", *RUN)
+    assert answer("/dags/etl/dagRuns/r1").items() <= run.items()
+    tasks = "/dags/etl/dagRuns/r1/taskInstances"
+    assert printed("tasks", "list", *RUN) == answer(tasks)
+    assert printed("tasks", "show", *RUN, "extract") == answer(f"{tasks}/extract")
+    assert printed("assets", "events") == answer("/assets/events")
+    assert printed("pools", "list") == answer("/pools")
+    assert printed("dags", "errors") == answer("/importErrors")
+    etl = printed("dags", "list")["dags"][0]
+    assert answer("/dags")["dags"][0].items() <= etl.items()
+    [asset] = printed("assets", "list")["assets"]
+    assert answer("/assets")["assets"][0].items() <= asset.items()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from holdfast import commands as c
@@ -12,7 +10,8 @@ from holdfast.cli.opening import open_store
 from holdfast.cli.output import counted, json_option, print_document, print_table, say
 from holdfast.cli.parameter import ID
 from holdfast.cli.question import ask, yes_option
-from holdfast.model.pool import NO_LIMIT, Pool
+from holdfast.model.pool import NO_LIMIT
+from holdfast.model.run_presentation import of_pool
 from holdfast.settings import load
 from holdfast.store import run
 
@@ -73,17 +72,6 @@ def delete(name: str, yes: bool, as_json: bool) -> None:
     say(f"Deleted pool `{name}`.")
     if as_json:
         print_document({"deleted": 1})
-
-
-def of_pool(pool: Pool) -> dict[str, Any]:
-    """Return a pool in the form that `--json` prints."""
-    return {
-        "name": pool.name,
-        "slots": pool.slots,
-        "occupied_slots": pool.used,
-        "open_slots": pool.free,
-        "description": pool.description,
-    }
 
 
 def slots_text(slots: int | None) -> str:

@@ -12,10 +12,10 @@ from pydantic import Field
 from holdfast import commands as c
 from holdfast.actions.dags import delete_dag
 from holdfast.actions.logs import remove_logs_of_dag
-from holdfast.model.dag import Cron, Every, OnAssets, Schedule, TaskSpec, spec_of
-from holdfast.model.run import DagInfo, TriggerRule
-from holdfast.model.schedule_text import asset_text, interval_text, schedule_text
-from holdfast.model.timetable import next_run_at
+from holdfast.model.dag import TaskSpec, spec_of
+from holdfast.model.run import TriggerRule
+from holdfast.model.run_presentation import of_dag, of_import_error
+from holdfast.model.schedule_text import asset_text
 from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body
@@ -114,7 +114,7 @@ async def list_dags(caller: CallerDep, limit: Limit = 100, offset: Offset = 0) -
     listing = c.ListDags(limit, offset)
     found = await caller.aexecute(listing)
     now = await caller.aexecute(c.Now())
-    dags = [Dag(**fields(dag, now)) for dag in found]
+    dags = [Dag(**of_dag(dag, now)) for dag in found]
     return DagCollection(dags=dags, total_entries=await caller.aexecute(c.Count(listing)))
 
 
@@ -125,7 +125,7 @@ async def get_dag(caller: CallerDep, dag_id: DagId) -> DagDetails:
     now = await caller.aexecute(c.Now())
     spec = spec_of(dag)
     return DagDetails(
-        **fields(dag, now),
+        **of_dag(dag, now),
         doc_md=spec.doc_md,
         params=msgspec.json.decode(spec.params),
         tasks=[of_task(task) for task in spec.tasks],
@@ -137,14 +137,14 @@ async def patch_dag(caller: CallerDep, dag_id: DagId, body: DagPatch) -> Dag:
     """Pause or unpause a DAG."""
     await caller.aexecute(c.PauseDag(dag_id, body.is_paused))
     dag = await caller.aexecute(c.GetDag(dag_id))
-    return Dag(**fields(dag, await caller.aexecute(c.Now())))
+    return Dag(**of_dag(dag, await caller.aexecute(c.Now())))
 
 
 @router.get("/importErrors")
 async def list_import_errors(caller: CallerDep) -> ImportErrorCollection:
     """List the DAG files that cannot be imported, with their tracebacks."""
     errors = [
-        FileImportError(filename=one.file, timestamp=one.saved_at, stack_trace=one.error)
+        FileImportError(**of_import_error(one))
         for one in await caller.aexecute(c.ListFiles())
         if one.error
     ]
@@ -157,43 +157,6 @@ async def remove_dag(caller: CallerDep, dag_id: DagId) -> None:
     that are on the server's machine. For admins."""
     await caller.follow(delete_dag(dag_id))
     await asyncio.to_thread(remove_logs_of_dag, caller.settings.home, dag_id)
-
-
-def fields(dag: DagInfo, now: datetime) -> dict[str, Any]:
-    spec = spec_of(dag)
-    return {
-        "dag_id": dag.dag_id,
-        "description": spec.description,
-        "tags": list(spec.tags),
-        "fileloc": spec.file,
-        "relative_fileloc": dag.file or None,
-        "is_stale": dag.stale_at is not None,
-        "is_paused": dag.paused,
-        "timetable_summary": summary(spec.schedule),
-        "timetable_description": schedule_text(spec.schedule),
-        "next_dagrun_run_after": next_run_at(dag, now),
-        "start_date": spec.start_date,
-        "end_date": spec.end_date,
-        "catchup": spec.catchup,
-        "max_active_tasks": spec.max_active_tasks,
-        "max_active_runs": spec.max_active_runs,
-        "last_parsed_time": dag.saved_at,
-    }
-
-
-def summary(schedule: Schedule | None) -> str | None:
-    """Return a schedule in its shortest form."""
-    match schedule:
-        case None:
-            return None
-        case Cron(expression=expression):
-            return expression
-        case Every(interval=interval):
-            return interval_text(interval)
-        case OnAssets():
-            return "Asset"
-        case _:
-            return "@once"
 
 
 def of_task(task: TaskSpec) -> DagTask:

@@ -9,6 +9,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from holdfast import commands as c
 from holdfast.actions.pools import get_pool
+from holdfast.model import run_presentation
 from holdfast.model.pool import NO_LIMIT
 from holdfast.model.pool import Pool as Known
 from holdfast.server.public.caller import CallerDep
@@ -94,10 +95,4 @@ async def delete_pool(caller: CallerDep, pool_name: PoolName) -> None:
 
 
 def of_pool(pool: Known) -> Pool:
-    return Pool(
-        name=pool.name,
-        slots=pool.slots,
-        description=pool.description,
-        occupied_slots=pool.used,
-        open_slots=pool.free,
-    )
+    return Pool(**run_presentation.of_pool(pool))
