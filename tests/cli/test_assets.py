@@ -43,7 +43,7 @@ def test_assets_are_listed_as_json(holdfast):
     (orders,) = json.loads(holdfast("assets", "list", "--json").out)["assets"]
 
     assert orders["dags"] == ["etl", "mart"]
-    assert orders["active"] is True
+    assert orders["is_active"] is True
     assert orders["last_event_at"].startswith("20")
 
 
@@ -60,13 +60,17 @@ def test_an_asset_is_shown_as_json(holdfast):
     found = json.loads(holdfast("assets", "show", "orders", "--json").out)
 
     assert found["entries"][0]["value"] == 7
-    assert found["asset_events"][0] | {"at": ""} == {
-        "asset": "orders",
-        "asset_uri": "s3://lake/orders",
+    assert found["asset_events"][0] | {"timestamp": ""} == {
+        "asset_id": 1,
+        "name": "orders",
+        "uri": "s3://lake/orders",
         "number": 1,
-        "at": "",
+        "timestamp": "",
         "extra": {"rows": 7},
-        "source": {"dag_id": "etl", "run_id": "r1", "task_id": "load", "map_index": 0},
+        "source_dag_id": "etl",
+        "source_run_id": "r1",
+        "source_task_id": "load",
+        "source_map_index": 0,
         "user": None,
         "key": None,
     }
@@ -90,7 +94,7 @@ def test_an_event_is_reported_once_for_each_key(holdfast, store):
     assert first.err == again.err == "Asset `orders` has event 2.\n"
     event = json.loads(first.out)
     assert (event["extra"], event["key"]) == ({"rows": 8}, "monday")
-    assert (event["source"], event["user"]) == (None, getpass.getuser())
+    assert (event["source_dag_id"], event["user"]) == (None, getpass.getuser())
     assert holdfast("assets", "event", "s3://lake/orders", "--uri").status == 0
     listed = holdfast("assets", "events", "--limit", "2").out.splitlines()
     assert [line.split("\t")[1] for line in listed] == ["event", "3", "2"]
