@@ -23,7 +23,13 @@ from holdfast.stores.sql import run_rows
 from holdfast.stores.sql.operations.attempts import Empty, close_attempts, settle
 from holdfast.stores.sql.operations.entries import empty as empty_entries
 from holdfast.stores.sql.operations.fencing import open_scope
-from holdfast.stores.sql.operations.runs import choices, lock_held_run, lock_run
+from holdfast.stores.sql.operations.runs import (
+    choices,
+    lock_external_run,
+    lock_held_run,
+    lock_run,
+    settle_external_run,
+)
 from holdfast.stores.sql.operations.scopes import known
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, each, window
 from holdfast.stores.sql.statements import runs as s
@@ -123,6 +129,7 @@ def mark_task(context: Context, command: c.MarkTask, empty: Empty = empty_entrie
         raise InvalidInput(
             f"{command.scope} cannot be marked `{command.state}`", hint="mark it success or failed"
         )
+    external = yield from lock_external_run(command.scope.dag_id, command.scope.run_id)
     owner = yield from open_scope(command.scope, command.writer)
     if command.unless_ended:
         [(state, *_)] = yield s.task_state(), {"owner": command.scope.ti_text}
@@ -136,6 +143,7 @@ def mark_task(context: Context, command: c.MarkTask, empty: Empty = empty_entrie
     if command.state is TaskState.SUCCESS:
         marked = msgspec.structs.replace(marked, error="")
     yield from settle(owner, marked, failed=0, interrupted=0)
+    yield from settle_external_run(external)
 
 
 def _scope(command: c.ChangeTasks | c.ClearTasks, task_id: str, map_index: int) -> TaskScope:
