@@ -32,9 +32,11 @@ class RunPlan:
     def now(cls, store: Store, runs: timedelta, external_runs: timedelta) -> Self:
         """Return the plan as of now, by the store's own clock. 0: runs of that kind are kept."""
         now = store.execute(c.Now())
-        cutoffs = [now - age if age else None for age in (runs, external_runs)]
-        before, external_before = cutoffs
-        return cls(store, c.RunsToPrune(now=now, before=before, external_before=external_before))
+        before, external = (now - age if age else None for age in (runs, external_runs))
+        which = c.RunsToPrune(
+            now=now, before=before, external_before=external, abandoned_before=external
+        )
+        return cls(store, which)
 
     def rows(self) -> Iterator[PrunableRun]:
         """Yield each run, oldest first, with one page in memory at a time."""

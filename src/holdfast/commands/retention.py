@@ -20,8 +20,7 @@ class RunsToPrune(msgspec.Struct, frozen=True, kw_only=True):
 
     Kept in any case: runs that have not ended, the newest ended run of each kind of a DAG, a
     backfill of a date that the schedule has not reached yet, and runs that have a live attempt,
-    staged writes, or a task entry that has not expired by `now`. An external run has ended, too, if
-    no attempt began and no entry was written since its cut-off, and no lease is valid.
+    staged writes, or a task entry that has not expired by `now`.
     """
 
     now: datetime
@@ -29,6 +28,9 @@ class RunsToPrune(msgspec.Struct, frozen=True, kw_only=True):
     """The time by which runs have ended; None: none are meant, except external ones."""
     external_before: datetime | None = None
     """The time by which external runs have ended, or were last used; None: none are meant."""
+    abandoned_before: datetime | None = None
+    """The time by which an attempt without a valid lease began whose program is taken to be dead if
+    it has written nothing since `external_before`; None: none is, whenever it began."""
     dag_id: str | None = None
     state: RunState | None = None
 

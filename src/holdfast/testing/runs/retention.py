@@ -335,6 +335,18 @@ class Retention(RunFixtures):
         assert sorted(prune(store)) == ["ended", "set"]
         assert run_ids(store) == ["at"]
 
+    def test_a_run_of_a_program_that_may_be_at_work_is_kept(
+        self, store: Store, clock: Clock
+    ) -> None:
+        for name in ("silent", "idle"):
+            store.execute(c.RegisterTask(TaskScope("script", name, "t")))
+        store.execute(c.StartAttempt(TaskScope("script", "silent", "t")))
+        clock.forward(100 * DAY)
+        now = store.execute(c.Now())
+        chosen = RunPlan(store, c.RunsToPrune(now=now, before=now, external_before=now))
+
+        assert [run.run_id for run in chosen.rows()] == ["idle"]
+
     def test_an_external_run_with_lasting_entries_or_staged_writes_is_kept(
         self, store: Store, clock: Clock
     ) -> None:

@@ -20,6 +20,7 @@ def _params(which: c.RunsToPrune) -> dict[str, Any]:
         "as_of": rows.micros(which.now),
         "before": rows.micros(which.before),
         "external_before": rows.micros(which.external_before),
+        "abandoned_before": rows.micros(which.abandoned_before),
     }
     if which.dag_id is not None:
         params["dag_id"] = which.dag_id

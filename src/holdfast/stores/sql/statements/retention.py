@@ -1,7 +1,7 @@
 """Statements for retention: runs and asset events that are deleted by age.
 
-The times that a plan fixes are parameters: `as_of`, `before` and `external_before`, any of which
-but the first may be NULL.
+The times that a plan fixes are parameters: `as_of`, `before`, `external_before` and
+`abandoned_before`, any of which but the first may be NULL.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ def _unused() -> sa.ColumnElement[bool]:
     """Return the condition for external runs that no program has used since the cut-off."""
     r, ti, a = t.run.c, t.task_instance.c, t.attempt.c
     before = _time("external_before")
-    leased = sa.and_(a.ended_at.is_(None), a.leased_until > now)
-    used = sa.or_(sa.func.coalesce(a.ended_at, a.started_at) > before, leased)
+    abandoned = sa.func.coalesce(_time("abandoned_before"), 0)
+    live = sa.and_(a.ended_at.is_(None), sa.or_(a.started_at > abandoned, a.leased_until > now))
+    used = sa.or_(a.ended_at > before, live)
     attempts = t.attempt.join(t.task_instance, ti.ti_id == a.ti_id)
     of_run = sa.select(sa.literal(1)).select_from(attempts).where(ti.run == r.id, used)
     last = sa.func.coalesce(r.ended_at, r.started_at, r.created_at)
