@@ -7,17 +7,22 @@ from pathlib import Path
 from statistics import median
 
 from bench.report import Report, Table, crossed
-from bench.runner import demo, empty, four, pipe, sparkstart
+from bench.runner import demo, empty, four, pipe, retention, sparkstart
 from bench.size import SIZE
 
 ROUNDS = SIZE.of(1, 3, 5)
 """Runs of one thing, of which the median counts."""
 INSTANCES = SIZE.of(20, 300, 1000)
 """Of a mapped task that does nothing."""
+RUNS = SIZE.of(40, 2000, 10_000)
+"""That a scheduler executes while it deletes older ones."""
+AGE = SIZE.of(1, 20, 60)
+"""Seconds after which it deletes one."""
 
 _IMPORTS = "most of it is Python loading the database library, in two processes at a time"
 _CROSSING = "two processes wake each other for each call"
 _SESSION = "opening the session, or planning the job, took longer; the machine was slow at that"
+_GROWTH = "runs ended faster than at first, or the cleanup came late"
 _CALLS = "the tasks did little else, or the disk was slow at making writes durable"
 
 
@@ -103,4 +108,30 @@ def empty_tasks(run: Run) -> None:
     run.report.tables.append(crossed(title, "process", cells))
 
 
-SECTIONS = (four_tasks, store_from_a_task, first_spark_job, store_in_the_demo, empty_tasks)
+def retention_of_runs(run: Run) -> None:
+    sizes = retention.measure(run.directory, RUNS, AGE, AGE // 4 or 1)
+    columns = ("runs", "stored runs", "database, MB", "log files", "log directories", "memory, MB")
+    rows = [
+        (
+            *(f"{one.runs:,}", f"{one.stored_runs:,}", f"{one.database:.1f}"),
+            *(f"{one.log_files:,}", f"{one.log_directories:,}", f"{one.memory:.1f}"),
+        )
+        for one in sizes
+    ]
+    title = f"{RUNS:,} runs by a scheduler, each deleted after {AGE} s: sizes after each tenth"
+    run.report.tables.append(Table(title, columns, rows))
+    middle, later = sizes[len(sizes) // 2 - 1], sizes[len(sizes) // 2 :]
+    for what in ("database", "memory"):
+        growth = max(getattr(one, what) for one in later) / getattr(middle, what)
+        claim = f"{what} in the second half of {RUNS:,} runs / after the first half"
+        run.report.at_most(1.2, claim, growth, _GROWTH)
+
+
+SECTIONS = (
+    four_tasks,
+    store_from_a_task,
+    first_spark_job,
+    store_in_the_demo,
+    empty_tasks,
+    retention_of_runs,
+)
