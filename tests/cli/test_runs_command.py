@@ -47,7 +47,7 @@ def test_runs_are_listed_by_dag_and_state(holdfast, store):
 
     def listed(*options: str) -> list[str]:
         found = json.loads(holdfast("runs", "list", "--json", *options).out)
-        return [run["run_id"] for run in found["dag_runs"]]
+        return [run["dag_run_id"] for run in found["dag_runs"]]
 
     assert listed("--dag-id", "mart") == ["m1"]
     assert listed("--state", "running") == ["r1"]
@@ -265,7 +265,7 @@ def test_a_dry_run_shows_what_would_be_pruned(holdfast, store, ended):
     ]
     assert result.err == "2 runs would be deleted.\n"
     found = json.loads(holdfast("runs", "prune", "--before", "0", "--dry-run", "--json").out)
-    assert ([run["run_id"] for run in found["dag_runs"]], found["count"]) == (["r0", "r1"], 2)
+    assert ([run["dag_run_id"] for run in found["dag_runs"]], found["count"]) == (["r0", "r1"], 2)
     assert len(store.execute(ListRuns())) == 3
 
 

@@ -122,11 +122,11 @@ def of_run(run: PrunableRun) -> dict[str, Any]:
     """Return a run in the form that `--json` prints."""
     return {
         "dag_id": run.dag_id,
-        "run_id": run.run_id,
-        "kind": run.kind,
+        "dag_run_id": run.run_id,
+        "run_type": run.kind,
         "state": run.state,
-        "created_at": run.created_at,
-        "ended_at": run.ended_at,
+        "queued_at": run.created_at,
+        "end_date": run.ended_at,
     }
 
 
