@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.report import Report, Table, crossed
-from bench.runner import demo, empty, four, pipe, scheduling, sparkstart
+from bench.runner import demo, empty, four, pipe, retention, scheduling, sparkstart
 from bench.size import SIZE
 
 ROUNDS = SIZE.of(1, 3, 5)
@@ -19,6 +19,10 @@ DAG_INSTANCES = SIZE.of(5, 50, 100)
 FILES = SIZE.of(8, 500, 500)
 IDLE_SECONDS = SIZE.of(2.0, 20.0, 60.0)
 DUE_RUNS = SIZE.of(1, 5, 10)
+RUNS = SIZE.of(40, 2000, 10_000)
+"""That a scheduler executes while it deletes older ones."""
+AGE = SIZE.of(1, 20, 60)
+"""Seconds after which it deletes one."""
 
 _IMPORTS = "most of it is Python loading the database library, in two processes at a time"
 _CROSSING = "two processes wake each other for each call"
@@ -26,6 +30,7 @@ _SESSION = "opening the session, or planning the job, took longer; the machine w
 _STARTS = "each is a process of its own, which the machine was slow to start"
 _IDLE = "it looks at each file once a second"
 _LATE = "the machine was busy when the run was due"
+_GROWTH = "runs ended faster than at first, or the cleanup came late"
 _CALLS = "the tasks did little else, or the disk was slow at making writes durable"
 
 
@@ -143,7 +148,26 @@ def due_runs(run: Run) -> None:
     run.report.at_most(1, "a due run starts after", max(delays), _LATE, unit=" s")
 
 
+def retention_of_runs(run: Run) -> None:
+    sizes = retention.measure(run.directory, RUNS, AGE, AGE // 4 or 1)
+    columns = ("runs", "stored runs", "database, MB", "log files", "log directories", "memory, MB")
+    rows = [
+        (
+            *(f"{one.runs:,}", f"{one.stored_runs:,}", f"{one.database:.1f}"),
+            *(f"{one.log_files:,}", f"{one.log_directories:,}", f"{one.memory:.1f}"),
+        )
+        for one in sizes
+    ]
+    title = f"{RUNS:,} runs by a scheduler, each deleted after {AGE} s: sizes after each tenth"
+    run.report.tables.append(Table(title, columns, rows))
+    middle, later = sizes[len(sizes) // 2 - 1], sizes[len(sizes) // 2 :]
+    for what in ("database", "memory"):
+        growth = max(getattr(one, what) for one in later) / getattr(middle, what)
+        claim = f"{what} in the second half of {RUNS:,} runs / after the first half"
+        run.report.at_most(1.2, claim, growth, _GROWTH)
+
+
 SECTIONS = (
     *(four_tasks, store_from_a_task, first_spark_job, store_in_the_demo, empty_tasks),
-    *(busy_scheduler, idle_scheduler, due_runs),
+    *(busy_scheduler, idle_scheduler, due_runs, retention_of_runs),
 )

@@ -231,10 +231,44 @@ class StateStore(Section, frozen=True):
     cleanup_interval: Annotated[
         timedelta,
         Meta(
-            description="How often the scheduler removes expired entries and orphaned assets' "
-            "state. `0`: never."
+            description="How often the scheduler removes expired entries, orphaned assets' state, "
+            "and what `[retention]` names. `0`: never."
         ),
     ] = timedelta(hours=1)
+
+
+class Retention(Section, frozen=True):
+    runs: Annotated[
+        timedelta,
+        Meta(
+            description="How long runs are kept after their end, with their task instances, "
+            "attempts, results, task stores and logs. Runs that are still needed are kept "
+            "longer, such as those with a task entry that has not expired. `0`: for ever; "
+            "`90d` suits most."
+        ),
+    ] = timedelta(0)
+    external_runs: Annotated[
+        timedelta,
+        Meta(
+            description="How long external runs, which scripts and `state-store set` register, "
+            "are kept after their last attempt or write. `0`: for ever; `90d` suits most."
+        ),
+    ] = timedelta(0)
+    asset_events: Annotated[
+        timedelta,
+        Meta(
+            description="How long asset events are kept. An event that a DAG has yet to consume, "
+            "or that started a run that is kept, is kept longer. `0`: for ever; `90d` suits most."
+        ),
+    ] = timedelta(0)
+    logs: Annotated[
+        timedelta,
+        Meta(
+            description="How long log files are kept on the machine of a scheduler after they "
+            "were last written to, even if their run is kept. `0`: as long as their run; `30d` "
+            "suits most."
+        ),
+    ] = timedelta(0)
 
 
 class Workers(Section, frozen=True):
@@ -440,6 +474,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     core: Core = Core()
     database: Database = Database()
     state_store: StateStore = StateStore()
+    retention: Retention = Retention()
     workers: Workers = Workers()
     object_store: ObjectStore = ObjectStore()
     api: Api = Api()

@@ -69,6 +69,9 @@ READING: list[tuple[str, ...]] = [
     ("runs", "show", *RUN, "--json"),
     ("runs", "show", "etl", "r9"),
     ("runs", "backfill", "etl", "--from", "2026-01-02", "--to", "2026-01-04", "--dry-run"),
+    ("runs", "prune", "--before", "0", "--dry-run"),
+    ("runs", "prune", "--before", "0", "--dry-run", "--json"),
+    ("runs", "prune", "--before", "soon", "--dry-run"),
     ("tasks", "list", *RUN),
     ("tasks", "list", *RUN, "--json"),
     ("tasks", "list", "many", "r1", "--json"),
@@ -125,6 +128,8 @@ RULING: list[tuple[str, ...]] = [
     ("dags", "delete", "mart", "--yes", "--json"),
     ("dags", "delete", "mart", "--dry-run"),
     ("runs", "delete", *RUN, "--yes", "--json"),
+    ("runs", "prune", "--before", "0", "--yes"),
+    ("runs", "prune", "--before", "0", "--dag-id", "script", "--yes", "--json"),
     (STATE, "cleanup-task-store"),
     (STATE, "cleanup-task-store", "--batch-size", "1", "--verbose", "--json"),
     (STATE, "cleanup-asset-store", "--json"),
@@ -161,6 +166,7 @@ def fill(store: Store) -> None:
     for index in range(1200):  # more than fit into a page
         store.execute(c.RegisterTask(TaskScope("many", "r1", "t", index)))
     store.execute(c.RegisterTask(many))
+    store.execute(c.RegisterTask(TaskScope("script", "r1", "t")))
     store.execute(c.SetMany(many, tuple((f"key{n:04}", str(n)) for n in range(1200)), me))
     orders = Connection(store).asset_store(name="orders")
     remember(orders, 10)

@@ -6,15 +6,16 @@ import getpass
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pipeline
 import pytest
 
 from holdfast.actions.logs import log_path
-from holdfast.commands import ClaimRun, CreateRun, GetRun, ListRuns, RegisterTask
+from holdfast.commands import ClaimRun, CreateRun, FinishRun, GetRun, ListRuns, RegisterTask
 from holdfast.connection import open_store
 from holdfast.errors import NotFound
-from holdfast.model.run import RunKind
+from holdfast.model.run import RunKind, RunState
 from holdfast.model.scope import TaskScope
 from holdfast.settings import load
 from holdfast.store import Store
@@ -296,9 +297,80 @@ def test_a_run_is_deleted_with_its_logs(holdfast, store, project):
     result = holdfast("runs", "delete", "etl", "r1", "--yes")
 
     assert (result.status, result.err) == (0, "Deleted run `r1` of `etl`.\n")
-    assert not log.exists()
+    assert not (load().home / "logs" / "etl").exists()
     with pytest.raises(NotFound):
         store.execute(GetRun("etl", "r1"))
+
+
+@pytest.fixture
+def ended(store: Store) -> list[Path]:
+    """Add three runs that have ended, each with a log; return the logs."""
+    logs = []
+    for number in range(3):
+        run_id = f"r{number}"
+        pipeline.begin(store, run_id)
+        for task_id, index in [("extract", -1), *(("load", n) for n in range(3)), ("report", -1)]:
+            pipeline.succeed(store, task_id, index, run_id)
+        store.execute(FinishRun("etl", run_id, pipeline.WORKER, RunState.SUCCESS))
+        logs.append(log_path(load().home, TaskScope("etl", run_id, "extract"), 1))
+        logs[-1].parent.mkdir(parents=True)
+        logs[-1].touch()
+    return logs
+
+
+def test_old_runs_are_pruned_with_their_logs(holdfast, store, ended):
+    result = holdfast("runs", "prune", "--before", "0", "--yes")
+
+    assert (result.status, result.out) == (0, "2 runs deleted.\n")
+    assert [run.run_id for run in store.execute(ListRuns())] == ["r2"]
+    assert [log.exists() for log in ended] == [False, False, True]
+    assert sorted(path.name for path in (load().home / "logs" / "etl").iterdir()) == ["r2"]
+
+
+def test_a_dry_run_shows_what_would_be_pruned(holdfast, store, ended):
+    result = holdfast("runs", "prune", "--before", "0", "--dry-run")
+
+    rows = [row.split("\t") for row in result.out.splitlines()]
+    assert [row[:4] for row in rows] == [
+        ["etl", "r0", "manual", "success"],
+        ["etl", "r1", "manual", "success"],
+    ]
+    assert result.err == "2 runs would be deleted.\n"
+    found = json.loads(holdfast("runs", "prune", "--before", "0", "--dry-run", "--json").out)
+    assert ([run["dag_run_id"] for run in found["dag_runs"]], found["count"]) == (["r0", "r1"], 2)
+    assert len(store.execute(ListRuns())) == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--before", "1d"),
+        ("--before", "2026-01-01"),
+        ("--before", "0", "--dag-id", "mart"),
+        ("--before", "0", "--state", "failed"),
+    ],
+    ids=" ".join,
+)
+def test_other_runs_are_not_pruned(holdfast, ended, options):
+    for how in ("--yes", "--dry-run"):
+        assert holdfast("runs", "prune", *options, how).out == "Nothing to delete.\n"
+    found = json.loads(holdfast("runs", "prune", *options, "--yes", "--json").out)
+    assert found["count"] == 0
+
+
+def test_runs_are_not_pruned_without_confirmation(holdfast, store, ended):
+    assert holdfast("runs", "prune", "--before", "0").status == 2
+    assert len(store.execute(ListRuns())) == 3
+
+
+@pytest.mark.parametrize("before", ["soon", "90", "-1d", "2026-13-01"])
+def test_an_unclear_time_before_which_to_prune_is_an_error(holdfast, before):
+    result = holdfast("runs", "prune", f"--before={before}", "--dry-run")
+
+    assert (result.status, result.err) == (
+        2,
+        f"error: --before is not a date: '{before}'\nhint: write 90d or 2026-01-31\n",
+    )
 
 
 def test_a_run_is_not_deleted_without_confirmation(holdfast, store):

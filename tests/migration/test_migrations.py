@@ -258,6 +258,27 @@ def test_upgrades_keep_runs_and_attempts(url: str, engine: sa.Engine) -> None:
         assert kinds == [RunKind.MANUAL, RunKind.EXTERNAL]
 
 
+def test_an_upgrade_ends_external_runs(url: str) -> None:
+    schema.migrate(url)
+    with SqlStore(url, clock=Clock()) as store:
+        scopes = {name: TaskScope("sales", name, "load") for name in ("at", "no", "set", "yes")}
+        for scope in scopes.values():
+            store.execute(c.RegisterTask(scope))
+        for name in ("at", "no", "yes"):
+            store.execute(c.StartAttempt(scopes[name]))
+        for name in ("no", "yes"):
+            store.execute(c.FinishAttempt(TaskWriter(scopes[name], 1), name == "yes"))
+        runs = store.execute(c.ListRuns())
+
+    schema.downgrade(url, "0009")
+    schema.migrate(url)
+
+    with SqlStore(url) as store:
+        assert store.execute(c.ListRuns()) == runs
+    states = {run.run_id: run.state.value for run in runs}
+    assert states == {"at": "running", "no": "failed", "set": "idle", "yes": "success"}
+
+
 def test_base_has_no_tables(url: str, engine: sa.Engine) -> None:
     schema.migrate(url)
     fill(url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from threading import Thread
 
@@ -19,11 +20,13 @@ log = logging.getLogger("holdfast.cleanup")
 
 
 class PeriodicCleanup:
-    """Deletes expired entries, the state of orphaned assets and old requests at each interval."""
+    """Deletes expired entries, the state of orphaned assets and old requests at each interval, and
+    does what its owner adds."""
 
-    def __init__(self, store: Store, settings: StateStore) -> None:
+    def __init__(self, store: Store, settings: StateStore, *more: Callable[[], None]) -> None:
         self._store = store
         self._settings = settings
+        self._work = (self._delete_expired, self._sweep_orphans, self._forget_requests, *more)
         self._next = time.monotonic()
         self._thread: Thread | None = None
 
@@ -39,7 +42,7 @@ class PeriodicCleanup:
         self._thread.start()
 
     def _clean(self) -> None:
-        for clean in (self._delete_expired, self._sweep_orphans, self._forget_requests):
+        for clean in self._work:
             try:
                 clean()
             except HoldfastError as error:  # such as that of a custom backend: the others go on

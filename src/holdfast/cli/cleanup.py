@@ -8,14 +8,19 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 import click
-import msgspec
 
 from holdfast import commands as c
 from holdfast.cleanup.orphans import OrphanPlan
 from holdfast.cleanup.plan import CleanupPlan, can_plan
 from holdfast.cleanup.requests import forget_requests
 from holdfast.cli.opening import open_store
-from holdfast.cli.output import counted, json_option, print_document, print_lines
+from holdfast.cli.output import (
+    counted,
+    json_option,
+    print_document,
+    print_items_document,
+    print_lines,
+)
 from holdfast.cli.parameter import COUNT
 from holdfast.model.entry import Expired
 from holdfast.model.presentation import of_scope
@@ -144,14 +149,8 @@ def with_progress(plan: CleanupPlan, batches: Iterable[int]) -> Iterator[int]:
 
 
 def print_rows_document(plan: CleanupPlan, rows: Iterable[Expired], dry_run: bool) -> None:
-    """Print one JSON document, streamed row by row: there may be more rows than fit into memory."""
-    head = msgspec.json.encode({"cutoff": plan.cutoff, "dry_run": dry_run}).decode()
-    click.echo(f'{head[:-1]},"rows":[', nl=False)
-    count = 0
-    for count, row in enumerate(rows, start=1):
-        text = msgspec.json.encode({**of_scope(row.scope), "key": row.key}).decode()
-        sys.stdout.write(f"{',' if count > 1 else ''}\n{text}")
-    click.echo(f'\n],"count":{count}}}')
+    head = {"cutoff": plan.cutoff, "dry_run": dry_run}
+    print_items_document(head, "rows", ({**of_scope(row.scope), "key": row.key} for row in rows))
 
 
 def line(row: Expired) -> str:

@@ -23,6 +23,17 @@ def print_document(data: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(data), indent=2))
 
 
+def print_items_document(head: dict[str, Any], name: str, items: Iterable[Any]) -> None:
+    """Print one JSON document with a list of items, streamed as they come: there may be more of
+    them than fit into memory. Their number comes last."""
+    text = msgspec.json.encode(head).decode()
+    click.echo(f'{text[:-1]},"{name}":[', nl=False)
+    count = 0
+    for count, item in enumerate(items, start=1):
+        sys.stdout.write(f"{',' if count > 1 else ''}\n{msgspec.json.encode(item).decode()}")
+    click.echo(f'\n],"count":{count}}}')
+
+
 def print_lines(lines: Iterable[str]) -> int:
     """Print each line as it comes; return their number."""
     count = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from itertools import islice
@@ -29,6 +28,7 @@ from holdfast.cli.output import (
     when,
 )
 from holdfast.cli.parameter import ID, conf_option, limit_option, moment
+from holdfast.cli.prune import prune
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.tasks import marks
 from holdfast.errors import Conflict, InvalidInput
@@ -279,7 +279,7 @@ def end_run(command: c.MarkRun, done: str, as_json: bool) -> None:
 @json_option
 def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
     """Delete a run with its task instances, their task stores and logs."""
-    from holdfast.actions.logs import run_logs
+    from holdfast.actions.log_retention import delete_run_logs
 
     settings = load()
     with open_store(settings) as store:
@@ -290,10 +290,13 @@ def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
         ask(f"Delete run `{run_id}` of `{dag_id}` with {what}, their state and logs?", yes)
         store.execute(c.DeleteRun(dag_id, run_id))
     if not settings.server_url:  # a run of that name in the home directory is another store's
-        shutil.rmtree(run_logs(settings.home, dag_id, run_id), ignore_errors=True)
+        delete_run_logs(settings.home, dag_id, run_id)
     say(f"Deleted run `{run_id}` of `{dag_id}`.")
     if as_json:
         print_document({"deleted": 1})
+
+
+command.add_command(prune)
 
 
 def of_run(run: Run) -> dict[str, Any]:

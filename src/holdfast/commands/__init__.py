@@ -17,6 +17,7 @@ from holdfast.commands.history import *
 from holdfast.commands.pools import *
 from holdfast.commands.purge_queue import *
 from holdfast.commands.results import *
+from holdfast.commands.retention import *
 from holdfast.commands.runs import *
 from holdfast.commands.table_scans import *
 from holdfast.commands.tasks import *

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 LONGEST: Final = 200
 """File systems allow 255 bytes; the rest is for suffixes that callers add."""
@@ -22,3 +22,10 @@ def path_part(text: str, limit: int = LONGEST) -> str:
         return encoded
     begin = re.sub(r"%[0-9A-F]?$", "", encoded[: limit - _DIGEST - 1])
     return f"{begin}~{sha256(text.encode(errors='surrogatepass')).hexdigest()[:_DIGEST]}"
+
+
+def text_of(part: str) -> str | None:
+    """Return the text that `path_part` encoded; None where its end was replaced by a digest, or the
+    name is no such encoding."""
+    text = unquote(part)
+    return text if "~" not in part and path_part(text) == part else None

@@ -21,7 +21,8 @@ MAX_ERROR_LENGTH: Final = 10_000
 
 
 class RunKind(StrEnum):
-    """The origin of a run. External runs belong to programs that Holdfast did not start."""
+    """The origin of a run. External runs belong to programs that Holdfast did not start; their
+    state is that of their attempts."""
 
     MANUAL = "manual"
     SCHEDULED = "scheduled"
@@ -39,6 +40,8 @@ class RunState(StrEnum):
     RUNNING = "running"
     SUCCESS = "success"
     FAILED = "failed"
+    IDLE = "idle"
+    """External, and without attempts: only its task stores were used."""
 
     @property
     def ended(self) -> bool:
@@ -227,6 +230,26 @@ class AssetEvent(msgspec.Struct, frozen=True, kw_only=True):
     """The user who reported it, through the API, the CLI or a script."""
     key: str | None = None
     """The idempotency key that it was reported with."""
+
+
+class PrunableRun(msgspec.Struct, frozen=True):
+    """A run that is to be deleted by age."""
+
+    id: int
+    """Its row in the database."""
+    dag_id: str
+    run_id: str
+    kind: RunKind
+    state: RunState
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class PrunableEvent(msgspec.Struct, frozen=True):
+    """An asset event that is to be deleted by age."""
+
+    asset_id: int
+    number: int
 
 
 class Unfinished(msgspec.Struct, frozen=True):

@@ -220,12 +220,18 @@ class Launcher:
 def _open_log(path: str) -> int | None:
     """Open a log; return None if that fails, as for lack of descriptors."""
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        with suppress(FileNotFoundError):  # the cleanup has just removed the empty directory
+            return _append_to(path)
+        return _append_to(path)
     except OSError as error:
         with suppress(OSError):  # the terminal may be closed
             print(f"the log {path} cannot be written: {error}", file=sys.stderr, flush=True)
         return None
+
+
+def _append_to(path: str) -> int:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
 
 def _preload_spark() -> None:

@@ -6,12 +6,14 @@ import logging
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import Final, NamedTuple
 
 from holdfast import commands as c
+from holdfast.actions.retention import apply_retention
 from holdfast.cleanup.periodic import PeriodicCleanup
 from holdfast.errors import (
     Conflict,
@@ -63,7 +65,8 @@ class Scheduler:
         self._conductor = Conductor(settings)
         self._store = self._conductor.store
         self._known = KnownDags(self._conductor, files, settings.dags.stale_after)
-        self._cleanup = PeriodicCleanup(self._store, settings.state_store)
+        retention = partial(apply_retention, self._store, settings)
+        self._cleanup = PeriodicCleanup(self._store, settings.state_store, retention)
         self._upcoming: dict[str, _Upcoming] = {}
         self._without_news: dict[str, tuple[object, ...]] = {}
         """DAGs that had no new events of their assets, and what changes before they may have."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -12,7 +11,7 @@ from pydantic import Field
 
 from holdfast import commands as c
 from holdfast.accessor.base import located
-from holdfast.actions.logs import run_logs
+from holdfast.actions.log_retention import delete_run_logs
 from holdfast.actions.runs import check_deletable, check_startable, list_runs, manual_run, mark
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.model import run_presentation
@@ -150,8 +149,7 @@ async def delete_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> Non
     run = await caller.aexecute(c.GetRun(dag_id, run_id))
     check_deletable(run, await caller.aexecute(c.Now()))
     await caller.aexecute(c.DeleteRun(dag_id, run_id))
-    logs = run_logs(caller.settings.home, dag_id, run_id)
-    await asyncio.to_thread(shutil.rmtree, logs, ignore_errors=True)
+    await asyncio.to_thread(delete_run_logs, caller.settings.home, dag_id, run_id)
 
 
 @router.get(PATH + "/{run_id}/upstreamAssetEvents", responses=problems(404))

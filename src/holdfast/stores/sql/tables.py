@@ -115,6 +115,7 @@ run = sa.Table(
     sa.Column("waits", LongText()),
     sa.Column("error", LongText()),
     sa.UniqueConstraint("dag_id", "run_id"),
+    sa.Index(None, "dag_id", "id"),
 )
 """`owner` is the process that holds the run, until `leased_until`, or that has ended it. `waits`
 are the reasons by task, as JSON, why tasks wait that could start otherwise. `error` says who failed

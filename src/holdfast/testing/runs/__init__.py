@@ -8,6 +8,7 @@ from holdfast.testing.runs.dags import Dags
 from holdfast.testing.runs.events import Events
 from holdfast.testing.runs.marking import Marking
 from holdfast.testing.runs.pools import Pools
+from holdfast.testing.runs.retention import Retention
 from holdfast.testing.runs.runs import Runs
 from holdfast.testing.runs.tasks import Tasks
 from holdfast.testing.runs.watches import Watches
@@ -15,5 +16,7 @@ from holdfast.testing.runs.watches import Watches
 __all__ = ["RunConformance"]
 
 
-class RunConformance(Runs, RunAttempts, RunCounts, Dags, Events, Marking, Pools, Tasks, Watches):
+class RunConformance(
+    Runs, RunAttempts, RunCounts, Dags, Events, Marking, Pools, Retention, Tasks, Watches
+):
     """Tests of runs. A subclass is a store's test, as with `StateConformance`."""

@@ -78,7 +78,7 @@ class Runs(RunFixtures):
 
         run = store.execute(c.GetRun(*RUN))
 
-        assert (run.kind, run.state, run.conf) == (RunKind.EXTERNAL, RunState.RUNNING, "{}")
+        assert (run.kind, run.state, run.conf) == (RunKind.EXTERNAL, RunState.IDLE, "{}")
         with pytest.raises(InvalidInput, match="external"):
             claim(store)
 

@@ -13,7 +13,6 @@ from holdfast.model.run import (
     AttemptInfo,
     Ending,
     Outcome,
-    RunKind,
     TaskState,
 )
 from holdfast.model.scope import TaskScope
@@ -22,7 +21,11 @@ from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql.operations import pools, results
 from holdfast.stores.sql.operations.entries import empty as empty_entries
 from holdfast.stores.sql.operations.fencing import Owner, open_scope
-from holdfast.stores.sql.operations.runs import lock_held_run
+from holdfast.stores.sql.operations.runs import (
+    lock_external_run,
+    lock_held_run,
+    settle_external_run,
+)
 from holdfast.stores.sql.operations.scopes import find
 from holdfast.stores.sql.operations.staged_commit import Apply, apply_staged, take_effect
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps
@@ -39,21 +42,23 @@ _SUPERSEDED = Ending(
 
 
 def start_attempt(context: Context, command: c.StartAttempt) -> Steps[int]:
-    yield BEGIN
+    external = yield from lock_external_run(command.scope.dag_id, command.scope.run_id)
     owner, newest, live = yield from _lock(command.scope)
     params: dict[str, Any] = {"owner": owner.id}
     worker = run_rows.process_column(command.worker)
-    [(state, kind, _)] = yield r.task_state(), params
+    [(state, _)] = yield r.task_state(), params
     if command.after not in (None, newest):
         mine = yield r.open_attempt(), params | {"attempt": live}
         if worker is None or list(mine) != [(command.after + 1, worker)]:
             raise refusals.overtaken(command.scope, newest)
         return newest  # the answer to this command was lost, and it was sent again
-    if kind != RunKind.EXTERNAL and state is not None and TaskState(state).ended:
+    if external is None and state is not None and TaskState(state).ended:
         raise StaleAttempt(f"{command.scope} has ended: {state}", hint="clear it to run it again")
     yield from close_attempts(owner, _SUPERSEDED)
     yield from pools.take_slots(context, command)
     yield r.drop_results(), params
+    if external is not None:
+        yield r.start_external_run(), {"run": external}
     params["number"] = newest + 1
     yield r.start_task(), params
     lease = rows.microseconds(command.lease)
@@ -80,6 +85,7 @@ def finish_attempt(
     empty: Empty = empty_entries,
 ) -> Steps[None]:
     writer = command.writer
+    external = yield from lock_external_run(writer.scope.dag_id, writer.scope.run_id)
     owner = yield from open_scope(writer.scope, writer)
     ending = command.ending or _plain(command.succeeded)
     if command.succeeded:
@@ -89,6 +95,7 @@ def finish_attempt(
         if command.clear:
             yield from empty(context, owner, writer)
     yield from end_attempt(owner, ending)
+    yield from settle_external_run(external)
 
 
 def _plain(succeeded: bool) -> Ending:
@@ -146,7 +153,7 @@ def interrupt_attempts(
         if live != number:
             continue  # it has reported its end meanwhile
         task = {"owner": owner.id}
-        [(_, _, before)] = yield r.task_state(), task
+        [(_, before)] = yield r.task_state(), task
         state = TaskState.SCHEDULED if before + 1 < command.limit else TaskState.FAILED
         reason = command.reason
         if state is TaskState.FAILED:

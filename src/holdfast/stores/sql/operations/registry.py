@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast import commands as c
 from holdfast.model.entry import AssetInfo
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores import refusals
 from holdfast.stores.sql import rows
 from holdfast.stores.sql.operations.scopes import find, known, unknown
-from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
+from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, each, window
 from holdfast.stores.sql.statements import assets as a
 from holdfast.stores.sql.statements import deletion as d
 from holdfast.stores.sql.statements import entries as s
@@ -45,14 +47,20 @@ def list_tasks(context: Context, command: c.ListTasks) -> Steps[tuple[TaskScope,
 
 def delete_run(context: Context, command: c.DeleteRun) -> Steps[None]:
     yield BEGIN
-    run = {"dag_id": command.dag_id, "run_id": command.run_id}
     tasks = yield from lock_tasks(command)
-    if tasks is None:
-        return
+    if tasks is not None:
+        yield from remove_run(context, command.dag_id, command.run_id, tasks)
+
+
+def remove_run(
+    context: Context, dag_id: str, run_id: str, tasks: Sequence[rows.Row]
+) -> Steps[None]:
+    """Delete a run, which is locked together with its task instances."""
     # Before the run: references in a row are queued for deletion with the names of its owner.
-    for ti_id, _, _ in tasks:
-        yield s.delete_all(TASKS), {"owner": ti_id}
-        yield g.drop_staged(), {"owner": ti_id}
+    owners = [{"owner": ti_id} for ti_id, _, _ in tasks]
+    yield from each(s.delete_all(TASKS), owners)
+    yield from each(g.drop_staged(), owners)
+    run = {"dag_id": dag_id, "run_id": run_id}
     yield r.delete_run(), run
     if tasks:
         _, revisions, attempts = zip(*tasks, strict=True)

@@ -48,6 +48,19 @@ def lock_run(dag_id: str, run_id: str) -> Steps[LockedRun]:
     return LockedRun(*found[0])
 
 
+def lock_external_run(dag_id: str, run_id: str) -> Steps[int | None]:
+    """Begin a transaction, and lock the run if it is external: its state follows its attempts.
+    Return its id, or None."""
+    yield BEGIN
+    found = yield s.lock_external_run(), {"dag_id": dag_id, "run_id": run_id}
+    return found[0][0] if found else None
+
+
+def settle_external_run(run: int | None) -> Steps[None]:
+    if run is not None:
+        yield s.settle_external_run(), {"run": run}
+
+
 def lock_held_run(dag_id: str, run_id: str, process: Process) -> Steps[int]:
     """Return the run's id, locked. Raise StaleAttempt if the process does not hold it."""
     run = yield from lock_run(dag_id, run_id)

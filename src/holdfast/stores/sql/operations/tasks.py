@@ -20,7 +20,11 @@ from holdfast.stores.sql import run_rows
 from holdfast.stores.sql.operations.attempts import Empty, close_attempts
 from holdfast.stores.sql.operations.entries import empty as empty_entries
 from holdfast.stores.sql.operations.fencing import open_scope
-from holdfast.stores.sql.operations.runs import choices, lock_held_run, lock_run
+from holdfast.stores.sql.operations.runs import (
+    choices,
+    lock_held_run,
+    lock_run,
+)
 from holdfast.stores.sql.operations.scopes import known
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, each, window
 from holdfast.stores.sql.statements import runs as s

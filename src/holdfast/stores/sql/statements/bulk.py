@@ -108,7 +108,7 @@ def add_runs(dialect: type[Dialect]) -> Any:
     wanted = sa.select(_row.dag_id, _row.run_id).where(_of_load, _row.dag_id.is_not(None))
     new, run = wanted.distinct().subquery("new"), t.run.c
     known = sa.exists().where(run.dag_id == new.c.dag_id, run.run_id == new.c.run_id)
-    kind, state = sa.literal(RunKind.EXTERNAL.value), sa.literal(RunState.RUNNING.value)
+    kind, state = sa.literal(RunKind.EXTERNAL.value), sa.literal(RunState.IDLE.value)
     rows = sa.select(new.c.dag_id, new.c.run_id, kind, state, now).where(~known)
     names = ["dag_id", "run_id", "kind", "state", "created_at"]
     return dialect().insert_new(t.run).from_select(names, rows)

@@ -6,6 +6,7 @@ Parameters that every statement may use: `run` (a run's row), `owner` (a task in
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -57,7 +58,7 @@ def _run_columns() -> list[sa.Column[Any]]:
 
 @cache
 def add_external_run(dialect: type[Dialect]) -> Any:
-    states = {"kind": RunKind.EXTERNAL.value, "state": RunState.RUNNING.value}
+    states = {"kind": RunKind.EXTERNAL.value, "state": RunState.IDLE.value}
     new = dialect().insert_new(t.run)
     return new.values(**given("dag_id", "run_id"), **states, created_at=now)
 
@@ -139,6 +140,40 @@ def lock_run() -> Select:
         .where(_named_run())
         .with_for_update(key_share=True)
     )
+
+
+@cache
+def lock_external_run() -> Select:
+    """Select the id of a run, locked until commit, if it is external."""
+    select = sa.select(t.run.c.id).where(_named_run(), t.run.c.kind == RunKind.EXTERNAL.value)
+    return select.with_for_update(key_share=True)
+
+
+@cache
+def start_external_run() -> sa.Update:
+    return _change_run(
+        state=RunState.RUNNING.value,
+        started_at=sa.func.coalesce(t.run.c.started_at, now),
+        ended_at=sa.null(),
+    )
+
+
+@cache
+def settle_external_run() -> sa.Update:
+    """Set the state of an external run to that of its task instances."""
+    unfinished = _has_task(state for state in TaskState if not state.ended)
+    failed = _has_task((TaskState.FAILED, TaskState.UPSTREAM_FAILED))
+    running = RunState.RUNNING.value
+    state = sa.case(
+        (unfinished, running), (failed, RunState.FAILED.value), else_=RunState.SUCCESS.value
+    )
+    return _change_run(state=state, ended_at=sa.case((unfinished, sa.null()), else_=now))
+
+
+def _has_task(states: Iterable[TaskState]) -> sa.ColumnElement[bool]:
+    c = t.task_instance.c
+    in_state = c.state.in_([sa.literal(state.value) for state in states])
+    return sa.exists().where(c.run == sa.bindparam("run"), in_state)
 
 
 @cache
@@ -300,10 +335,8 @@ def add_task_instance(dialect: type[Dialect]) -> Any:
 
 @cache
 def task_state() -> Select:
-    """Select the task instance's state, the kind of its run, and its interruptions."""
-    joined = t.task_instance.join(t.run)
-    columns = t.task_instance.c.state, t.run.c.kind, t.task_instance.c.interruptions
-    return sa.select(*columns).select_from(joined).where(_this_task())
+    """Select the task instance's state and its interruptions."""
+    return sa.select(*_columns(t.task_instance, "state", "interruptions")).where(_this_task())
 
 
 @cache

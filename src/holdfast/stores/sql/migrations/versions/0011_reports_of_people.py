@@ -13,7 +13,7 @@ from alembic import op
 from holdfast.stores.sql.tables import ExactText, LongText
 
 revision = "0011"
-down_revision = "0009"
+down_revision = "0010"
 
 INDEX = "ix_hf_asset_event_asset_id_key"
 
