@@ -402,6 +402,17 @@ class Runner(Section, frozen=True):
     ] = 0
 
 
+class Logging(Section, frozen=True):
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="The lowest level that services log."),
+    ] = "info"
+    format: Annotated[
+        Literal["text", "json"],
+        Meta(description="`json`: one JSON object per line."),
+    ] = "text"
+
+
 class Spark(Section, frozen=True):
     master: Annotated[
         str,
@@ -445,6 +456,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     api: Api = Api()
     dags: Dags = Dags()
     runner: Runner = Runner()
+    logging: Logging = Logging()
     spark: Spark = Spark()
     directory: Path = Path()
     origins: dict[str, str] = {}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import http.client
+import logging
+import re
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -25,6 +28,8 @@ from holdfast.model.entry import ApiWriter
 from holdfast.model.value import as_reference
 from holdfast.server import metrics, status
 from holdfast.server.execution.openapi import command_schemas
+from holdfast.service_log import log_to_stderr
+from holdfast.settings import Logging
 from holdfast.testing.memory_store import MemoryStore
 
 
@@ -153,9 +158,44 @@ def test_metrics_contain_no_path_chosen_by_a_client(served: Served) -> None:
     assert b"MADEUP" not in figures
 
 
-def test_each_request_is_one_line_of_json_without_its_token(
-    served: Served, task: TaskIdentity, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def service_log() -> Iterator[Callable[[Logging], None]]:
+    """Yield a function that turns on the log of a service for the test."""
+    root, level = logging.getLogger(), logging.getLogger("holdfast").level
+    handlers, hooks = list(root.handlers), (sys.excepthook, threading.excepthook)
+    yield log_to_stderr
+    root.handlers[:] = handlers
+    logging.getLogger("holdfast").setLevel(level)
+    logging.captureWarnings(False)
+    sys.excepthook, threading.excepthook = hooks
+
+
+def test_each_request_is_one_line_of_the_log(
+    served: Served,
+    task: TaskIdentity,
+    service_log: Callable[[Logging], None],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    service_log(Logging())
+    served.put(task.scope, "a", "1")
+    answer = served.ask("GET", f"/execution/store/ti/{task.scope.ti_id}/a", token=task)
+
+    [line] = capsys.readouterr().err.splitlines()
+
+    head, _, text = line.partition(": ")
+    assert re.fullmatch(r"[\dT:.-]+Z INFO holdfast.access", head)
+    assert text.startswith(f"GET /execution/store/ti/{task.scope.ti_id}/a 200, ")
+    who, request = f"attempt 1 of {task.scope}", answer.headers["x-request-id"]
+    assert text.endswith(f" {len(answer.body)} bytes, request {request} by {who} (Get)")
+
+
+def test_the_access_log_as_json_has_no_token(
+    served: Served,
+    task: TaskIdentity,
+    service_log: Callable[[Logging], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    service_log(Logging(format="json"))
     token = served.token(task)
     place = f"/execution/store/ti/{task.scope.ti_id}/a%2Fb"
     served.put(task.scope, "a/b", "1")
@@ -177,8 +217,11 @@ def test_each_request_is_one_line_of_json_without_its_token(
 
 
 def test_the_access_log_can_be_turned_off(
-    make_served: Callable[..., Served], capsys: pytest.CaptureFixture[str]
+    make_served: Callable[..., Served],
+    service_log: Callable[[Logging], None],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    service_log(Logging())
     served = make_served(api__access_log="false")
 
     served.ask("GET", "/health")

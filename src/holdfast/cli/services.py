@@ -14,7 +14,8 @@ import click
 import msgspec
 
 from holdfast.errors import NotFound
-from holdfast.process import call_on_signals, hide_this_process, log_to_stderr
+from holdfast.process import call_on_signals, hide_this_process
+from holdfast.service_log import logging_to_stderr
 from holdfast.settings import Settings, load
 
 ROUND = 0.5
@@ -59,8 +60,9 @@ def server(with_parent: int | None, **given: Any) -> None:
     from holdfast.server.serve import serve
 
     settings = _with_api(load(), given)
-    log_to_stderr()
-    serve(settings, _stopping(with_parent), click.echo)
+    _ = settings.database_url  # raises where it is a server
+    with logging_to_stderr(settings.logging):
+        serve(settings, _stopping(with_parent), click.echo)
 
 
 @click.command("scheduler")
@@ -72,22 +74,28 @@ def scheduler(dags_dir: Path, with_parent: int | None) -> None:
     Files are read again when they change. Expired entries and the state of assets that no DAG
     declares any more are removed at each cleanup_interval.
     """
-    from holdfast.runner.scheduler.scheduler import Scheduler
+    from holdfast.runner.scheduler.dag_files import DagDirectory
 
-    log_to_stderr()
-    stop = _stopping(with_parent)
-    Scheduler(load(), dags_dir).run(stop)
+    settings, files = load(), DagDirectory(dags_dir)
+    _ = settings.database_url
+    with logging_to_stderr(settings.logging):
+        from holdfast.runner.scheduler.scheduler import Scheduler
+
+        stop = _stopping(with_parent)
+        Scheduler(settings, files).run(stop)
 
 
 @click.command("triggerer")
 @_with_parent_option
 def triggerer(with_parent: int | None) -> None:
     """Run the watchers of assets in the scheduler's DAGs."""
-    from holdfast.runner.triggerer import Triggerer
+    settings = load()
+    _ = settings.database_url
+    with logging_to_stderr(settings.logging):
+        from holdfast.runner.triggerer import Triggerer
 
-    log_to_stderr()
-    stop = _stopping(with_parent)
-    Triggerer(load()).run(stop)
+        stop = _stopping(with_parent)
+        Triggerer(settings).run(stop)
 
 
 @click.command("standalone")
@@ -112,10 +120,10 @@ def standalone(dags_dir: Path, **given: Any) -> None:
         raise NotFound(
             f"there is no directory {dags_dir}", hint="give the directory with the DAG files"
         )
-    log_to_stderr()
     options = [f"--{name}={value}" for name, value in given.items() if value is not None]
     parts = [["server", *options], ["scheduler", str(dags_dir)], ["triggerer"]]
-    standalone.run(parts, _stopping())
+    with logging_to_stderr(settings.logging):
+        standalone.run(parts, _stopping())
 
 
 def _with_api(settings: Settings, given: Mapping[str, Any]) -> Settings:

@@ -14,7 +14,8 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model.dag import WatcherSpec, spec_of
 from holdfast.runner.protocol.orders import Unwatch, WatchAsset
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
-from holdfast.settings import Settings
+from holdfast.settings import Settings, without_password
+from holdfast.version import __version__
 
 ROUND = 1.0
 
@@ -27,6 +28,8 @@ _Wanted: TypeAlias = tuple[WatchAsset, datetime]
 
 class Triggerer:
     def __init__(self, settings: Settings) -> None:
+        database = without_password(settings.database_url)
+        log.info("holdfast %s starts: database %s", __version__, database)
         self._supervisor = SupervisorLink(settings)
         self._store = open_store(settings, retry_window=settings.core.retry_window)
         self._running: dict[WatcherSpec, _Wanted] = {}
@@ -43,8 +46,10 @@ class Triggerer:
                     if notice is None:
                         self._running.clear()
         finally:
+            log.info("stopping: %d watchers are asked to end", len(self._running))
             self._supervisor.stop()
             self._store.close()
+            log.info("stopped")
 
     def _poll(self) -> None:
         try:
@@ -59,7 +64,6 @@ class Triggerer:
                 del self._running[spec]
         for spec, how in wanted.items():
             if spec not in self._running:
-                log.info("watching asset `%s` with `%s`", spec.asset.name, spec.name)
                 self._supervisor.order(how[0])
                 self._running[spec] = how
 

@@ -29,6 +29,7 @@ from holdfast.model.scope import TaskScope
 from holdfast.process import has_ended, kill_group, this_process
 from holdfast.runner.protocol.messages import Parsed
 from holdfast.runner.protocol.orders import (
+    AttemptEnd,
     CallBack,
     CalledBack,
     Ended,
@@ -41,6 +42,7 @@ from holdfast.runner.protocol.orders import (
 from holdfast.runner.protocol.parameters import CALLBACKS, HEARTBEAT, LEASE, MOST_INTERRUPTIONS
 from holdfast.runner.scheduler.dag_files import printable_path
 from holdfast.runner.scheduler.decide import Decision, Start, decide
+from holdfast.runner.scheduler.journal import Journal
 from holdfast.runner.scheduler.limits import Limits, Ready
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
 from holdfast.settings import Settings
@@ -109,13 +111,15 @@ class ActiveRun:
 class Conductor:
     """The runs that this process holds, and its supervisor. `close` ends both."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, logged: bool = False) -> None:
+        """With `logged`, the log says what becomes of runs and tasks."""
         Offloading.of(settings).check()
         self._supervisor = SupervisorLink(settings)
         # Imported while the supervisor starts: loading the database library takes as long.
         from holdfast.connection import open_store
 
         self.store = open_store(settings, retry_window=settings.core.retry_window)
+        self.journal = Journal(logged)
         self._limits = Limits(self.store, settings.parallelism)
         self.runs: dict[tuple[str, str], ActiveRun] = {}
         self.dags: dict[str, DagSpec] = {}
@@ -176,6 +180,7 @@ class Conductor:
             )
         )
         active = self.runs[run.dag_id, run.run_id] = ActiveRun(claimed, dag)
+        self.journal.run_started(claimed, run.state)
         self.dags.setdefault(dag.dag_id, dag)
         self._interrupt_attempts(active, "the process that executed the run ended")
         if any(task.spark for task in dag.tasks):
@@ -209,7 +214,9 @@ class Conductor:
         for call in self._calls.values():
             if call.again_at is not None:
                 log.warning("callbacks of %s were not called and are not retried", call.order.whose)
-        self._supervisor.stop()
+        for notice in self._supervisor.stop():
+            if isinstance(notice, Ended) and notice.end is not None:
+                self.journal.attempt_ended(notice.scope, notice.end)
         for dag_id, run_id in self.runs:
             try:
                 self.store.execute(c.ReleaseRun(dag_id, run_id, this_process()))
@@ -231,6 +238,8 @@ class Conductor:
         elif isinstance(notice, Ended):
             if notice.error:
                 log.warning("%s: %s", notice.scope, notice.error)
+            if notice.end is not None:
+                self.journal.attempt_ended(notice.scope, notice.end)
             self._count_start(notice)
             scope = notice.scope
             pool = self._limits.give_back(scope)
@@ -339,8 +348,10 @@ class Conductor:
         for one in alone:
             if one.scope not in still:
                 attempt = self._find_attempt(one.scope, one.attempt)
-                if attempt and attempt.outcome is Outcome.INTERRUPTED and attempt.worker:
-                    kill_group(attempt.worker)
+                if attempt and attempt.outcome is Outcome.INTERRUPTED:
+                    if attempt.worker:
+                        kill_group(attempt.worker)
+                    self.journal.attempt_ended(one.scope, _interrupted(one, attempt.error))
 
     def _find_attempt(self, scope: TaskScope, number: int) -> AttemptInfo | None:
         attempts = self.store.execute(c.ListAttempts(scope))
@@ -412,6 +423,10 @@ class Conductor:
             made = decision
             changes = c.ChangeTasks(dag_id, run_id, this_process(), decision.changes)
             self.store.execute(changes)
+            for change in decision.changes:
+                if change.state.ended:
+                    scope = TaskScope(dag_id, run_id, change.task_id, change.map_index)
+                    self.journal.task_changed(scope, change.state, change.error)
             unbegun = {
                 (change.task_id, change.map_index)
                 for change in decision.changes
@@ -471,15 +486,17 @@ class Conductor:
             return False
         # By the states in the store: an ordered attempt may have ended, and gets its callbacks.
         unfinished = [one for one in tasks if one.state is None or not one.state.ended]
+        reason = f"the run took longer than its dagrun_timeout of {limit}"
         for one in unfinished:
             mark = c.MarkTask(
                 scope=one.scope,
                 state=TaskState.FAILED,
                 writer=SCHEDULER,
-                reason=f"the run took longer than its dagrun_timeout of {limit}",
+                reason=reason,
                 unless_ended=True,
             )
             self.store.execute(mark)
+            self.journal.task_changed(one.scope, TaskState.FAILED, reason)
         return bool(unfinished)
 
     def _start_attempts(self) -> None:
@@ -520,8 +537,20 @@ class Conductor:
         self.store.execute(c.FinishRun(dag_id, run_id, this_process(), state, waiting))
         active.run = self.store.execute(c.GetRun(dag_id, run_id))
         del self.runs[active.key]
+        self.journal.run_ended(active.run, active.tasks)
         failed = [one for one in active.tasks if one.state is TaskState.FAILED]
         error = f"{failed[0].scope}: {failed[0].error}" if failed else ""
         self._request_callbacks(
             active, "success" if state is RunState.SUCCESS else "failure", error
         )
+
+
+def _interrupted(before: TaskInstance, error: str) -> AttemptEnd:
+    """Return the end of an attempt that was interrupted because nobody supervised it."""
+    last = before.interruptions + 1 >= MOST_INTERRUPTIONS
+    return AttemptEnd(
+        attempt=before.attempt,
+        outcome=Outcome.INTERRUPTED,
+        state=TaskState.FAILED if last else TaskState.SCHEDULED,
+        error=error,
+    )

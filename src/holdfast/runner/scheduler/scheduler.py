@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from pathlib import Path
 from threading import Event
 from typing import Final, NamedTuple
 
@@ -27,7 +26,8 @@ from holdfast.process import has_ended
 from holdfast.runner.scheduler.conductor import Conductor
 from holdfast.runner.scheduler.dag_files import DagDirectory
 from holdfast.runner.scheduler.known_dags import KnownDags
-from holdfast.settings import Settings
+from holdfast.settings import Settings, without_password
+from holdfast.version import __version__
 
 ROUND = 1.0
 """Interval in seconds between checks of files, schedules and queued runs."""
@@ -59,9 +59,12 @@ class Scheduler:
     All its state comes from the files and the store, so that another scheduler can take over.
     """
 
-    def __init__(self, settings: Settings, directory: Path) -> None:
-        files = DagDirectory(directory)  # before anything is started: it may not exist
-        self._conductor = Conductor(settings)
+    def __init__(self, settings: Settings, files: DagDirectory) -> None:
+        log.info(
+            "holdfast %s starts: DAG files in %s, database %s",
+            *(__version__, files, without_password(settings.database_url)),
+        )
+        self._conductor = Conductor(settings, logged=True)
         self._store = self._conductor.store
         self._known = KnownDags(self._conductor, files, settings.dags.stale_after)
         self._cleanup = PeriodicCleanup(self._store, settings.state_store)
@@ -88,7 +91,9 @@ class Scheduler:
                     log.warning("%s; retrying", error.message)
                     stopping.wait(ROUND)
         finally:
+            log.info("stopping: running tasks are interrupted, and runs released")
             self._conductor.close()
+            log.info("stopped")
 
     def _poll(self) -> None:
         self._known.look()
@@ -237,9 +242,6 @@ class Scheduler:
             self._conductor.adopt(run, dag, dag.max_active_runs)
         except (Conflict, InvalidInput, NotFound) as error:  # another process has it, or had it
             log.info("%s", error.message)
-        else:
-            went_on = "resumes" if run.state is RunState.RUNNING else "starts"
-            log.info("run %s of %s %s", run.run_id, run.dag_id, went_on)
 
 
 def _seen_lately(info: DagInfo | None, now: datetime) -> bool:

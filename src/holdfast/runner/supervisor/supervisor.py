@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +15,7 @@ from holdfast import commands as c
 from holdfast.access.identity import ImportIdentity
 from holdfast.actions.logs import service_logs
 from holdfast.connection import open_store, rules
-from holdfast.errors import Forbidden, HoldfastError, StoreUnavailable
+from holdfast.errors import Forbidden, HoldfastError, RunnerFailed, StoreUnavailable
 from holdfast.process import PRIVATE, call_on_signals, this_process
 from holdfast.runner.protocol.messages import CallbackStartup, Failed, Parsed, ParseStartup
 from holdfast.runner.protocol.orders import (
@@ -46,7 +45,7 @@ from holdfast.runner.supervisor.relay import ChildKilled, run_child
 from holdfast.runner.supervisor.spark_server import SparkServer
 from holdfast.runner.supervisor.watcher import Watching
 from holdfast.server.endpoint import Endpoints
-from holdfast.settings import Settings, load
+from holdfast.settings import Settings
 from holdfast.store import Store
 from holdfast.wire.channel import NOTICE, Channel, encode
 
@@ -63,8 +62,7 @@ log = logging.getLogger("holdfast.supervisor")
 
 
 class Supervisor:
-    def __init__(self, scheduler: Channel, launcher: LauncherLink) -> None:
-        settings = load()
+    def __init__(self, settings: Settings, scheduler: Channel, launcher: LauncherLink) -> None:
         with suppress(OSError):  # there will be no logs, which the launcher reports
             settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
         self._scheduler = scheduler
@@ -127,7 +125,7 @@ class Supervisor:
         frame = self._scheduler.receive()
         order = order_decoder.decode(frame[1]) if frame else None
         if not isinstance(order, UseServer):
-            sys.exit("error: the scheduler ended before it sent the server's address")
+            raise RunnerFailed("the scheduler ended before it sent the server's address")
         from holdfast.stores.http import HttpStore
 
         self._token = order.token
