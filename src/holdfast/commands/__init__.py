@@ -18,6 +18,7 @@ from holdfast.commands.pools import *
 from holdfast.commands.purge_queue import *
 from holdfast.commands.results import *
 from holdfast.commands.runs import *
+from holdfast.commands.services import *
 from holdfast.commands.table_scans import *
 from holdfast.commands.tasks import *
 from holdfast.commands.watches import *

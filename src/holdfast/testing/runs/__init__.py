@@ -8,11 +8,12 @@ from holdfast.testing.runs.dags import Dags
 from holdfast.testing.runs.events import Events
 from holdfast.testing.runs.pools import Pools
 from holdfast.testing.runs.runs import Runs
+from holdfast.testing.runs.services import Services
 from holdfast.testing.runs.tasks import Tasks
 from holdfast.testing.runs.watches import Watches
 
 __all__ = ["RunConformance"]
 
 
-class RunConformance(Runs, RunAttempts, RunCounts, Dags, Events, Pools, Tasks, Watches):
+class RunConformance(Runs, RunAttempts, RunCounts, Dags, Events, Pools, Services, Tasks, Watches):
     """Tests of runs. A subclass is a store's test, as with `StateConformance`."""
