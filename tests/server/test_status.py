@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -25,12 +26,17 @@ from holdfast.access.identity import TaskIdentity
 from holdfast.commands import Command, CountPurges, QueueObjects, ReserveObjects
 from holdfast.errors import StoreUnavailable
 from holdfast.model.entry import ApiWriter
+from holdfast.model.figures import Figures
+from holdfast.model.run import Process
+from holdfast.model.service import ServiceKind
 from holdfast.model.value import as_reference
 from holdfast.server import metrics, status
 from holdfast.server.execution.openapi import command_schemas
 from holdfast.service_log import log_to_stderr
 from holdfast.settings import Logging
 from holdfast.testing.memory_store import MemoryStore
+
+MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +51,10 @@ def test_a_server_whose_store_answers_is_ready(served: Served) -> None:
     live = served.ask("GET", "/health/live")
 
     assert (health.status, health.json["status"]) == (200, "ready")
+    assert health.json["database"] == {"status": "healthy"}
+    assert health.json["scheduler"] == health.json["triggerer"] == {"status": "absent"}
+    assert health.json["disk"]["status"] == "healthy"
+    assert set(health.json["disk"]["free_bytes"]) == {"home", "database"}
     assert (live.status, live.json["status"]) == (200, "alive")
 
 
@@ -69,7 +79,9 @@ def test_a_server_without_its_store_is_alive_and_not_ready(
     command = served.ask("POST", "/execution/commands", {"command": "Now"}, token=ADMIN)
     served.close()
 
-    assert (health.status, health.json["status"]) == (503, "alive")
+    assert (health.status, health.json["status"]) == (503, "not_ready")
+    assert health.json["database"] == {"status": "unhealthy"}
+    assert "scheduler" not in health.json
     assert live.status == 200
     assert (command.status, command.reason, command.headers["retry-after"]) == (
         503,
@@ -91,7 +103,7 @@ def test_a_store_that_hangs_does_not_hang_the_health_check(
 
     answer = served.ask("GET", "/health")
 
-    assert (answer.status, answer.json["status"]) == (503, "alive")
+    assert (answer.status, answer.json["status"]) == (503, "not_ready")
     assert "not ready: the database does not answer" in caplog.text
 
 
@@ -114,6 +126,41 @@ def test_a_health_check_that_fails_late_logs_no_traceback(
     gc.collect()
 
     assert "never retrieved" not in caplog.text
+
+
+def test_health_knows_whether_schedulers_and_triggerers_are_alive(
+    make_served: Callable[..., Served],
+) -> None:
+    served, process = make_served(), Process("here", 1, "t")
+
+    def report(kind: ServiceKind, lease: timedelta, first: bool = True) -> dict[str, Any]:
+        sign = c.ReportService(process=process, kind=kind, lease=lease, first=first)
+        served.store.execute(sign)
+        answer = served.ask("GET", "/health")
+        assert answer.status == 200
+        return dict(answer.json[kind])
+
+    alive = report(ServiceKind.SCHEDULER, timedelta(minutes=1))
+    lost = report(ServiceKind.TRIGGERER, timedelta(0))
+    served.store.execute(c.EndService(process, Figures()))
+
+    assert alive["status"] == "healthy"
+    assert abs(datetime.fromisoformat(alive["latest_heartbeat"]) - datetime.now(UTC)) < MINUTE
+    assert lost["status"] == "unhealthy"
+    assert served.ask("GET", "/health").json["triggerer"] == {"status": "absent"}
+
+
+def test_a_server_whose_disk_is_full_is_not_ready(
+    make_served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = make_served()
+    monkeypatch.setattr(status, "LEAST_FREE", 2**60)
+
+    health = served.ask("GET", "/health")
+
+    assert (health.status, health.json["status"]) == (503, "not_ready")
+    assert (health.json["why"], health.json["disk"]["status"]) == ("the disk is full", "unhealthy")
+    assert health.json["database"] == {"status": "healthy"}
 
 
 def metric(text: str, name: str) -> float:

@@ -12,7 +12,10 @@ from holdfast import commands as c
 from holdfast.connection import open_store
 from holdfast.errors import StoreUnavailable
 from holdfast.model.dag import WatcherSpec, spec_of
+from holdfast.model.figures import Figures
+from holdfast.model.service import ServiceKind
 from holdfast.runner.protocol.orders import Unwatch, WatchAsset
+from holdfast.runner.scheduler.sign_of_life import SignOfLife
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
 from holdfast.settings import Settings, without_password
 from holdfast.version import __version__
@@ -32,6 +35,7 @@ class Triggerer:
         log.info("holdfast %s starts: database %s", __version__, database)
         self._supervisor = SupervisorLink(settings)
         self._store = open_store(settings, retry_window=settings.core.retry_window)
+        self._life = SignOfLife(self._store, ServiceKind.TRIGGERER, Figures())
         self._running: dict[WatcherSpec, _Wanted] = {}
 
     def run(self, stopping: Event) -> None:
@@ -48,11 +52,13 @@ class Triggerer:
         finally:
             log.info("stopping: %d watchers are asked to end", len(self._running))
             self._supervisor.stop()
+            self._life.end()
             self._store.close()
             log.info("stopped")
 
     def _poll(self) -> None:
         try:
+            self._life.tick()
             wanted = self._wanted()
         except StoreUnavailable as error:
             log.warning("%s; retrying", error.message)

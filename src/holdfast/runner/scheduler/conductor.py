@@ -111,15 +111,14 @@ class ActiveRun:
 class Conductor:
     """The runs that this process holds, and its supervisor. `close` ends both."""
 
-    def __init__(self, settings: Settings, *, logged: bool = False) -> None:
-        """With `logged`, the log says what becomes of runs and tasks."""
+    def __init__(self, settings: Settings, journal: Journal) -> None:
         Offloading.of(settings).check()
         self._supervisor = SupervisorLink(settings)
         # Imported while the supervisor starts: loading the database library takes as long.
         from holdfast.connection import open_store
 
         self.store = open_store(settings, retry_window=settings.core.retry_window)
-        self.journal = Journal(logged)
+        self._journal = journal
         self._limits = Limits(self.store, settings.parallelism)
         self.runs: dict[tuple[str, str], ActiveRun] = {}
         self.dags: dict[str, DagSpec] = {}
@@ -180,7 +179,7 @@ class Conductor:
             )
         )
         active = self.runs[run.dag_id, run.run_id] = ActiveRun(claimed, dag)
-        self.journal.run_started(claimed, run.state)
+        self._journal.run_started(claimed, run.state)
         self.dags.setdefault(dag.dag_id, dag)
         self._interrupt_attempts(active, "the process that executed the run ended")
         if any(task.spark for task in dag.tasks):
@@ -210,20 +209,25 @@ class Conductor:
                 self._order_callbacks(call)
 
     def close(self) -> None:
+        """Interrupt the running attempts, release the runs for other processes, and close the
+        store."""
+        self.stop()
+        self.store.close()
+
+    def stop(self) -> None:
         """Interrupt the running attempts, and release the runs for other processes."""
         for call in self._calls.values():
             if call.again_at is not None:
                 log.warning("callbacks of %s were not called and are not retried", call.order.whose)
         for notice in self._supervisor.stop():
             if isinstance(notice, Ended) and notice.end is not None:
-                self.journal.attempt_ended(notice.scope, notice.end)
+                self._journal.attempt_ended(notice.scope, notice.end)
         for dag_id, run_id in self.runs:
             try:
                 self.store.execute(c.ReleaseRun(dag_id, run_id, this_process()))
             except HoldfastError as error:
                 log.warning("run %s of %s was not released: %s", run_id, dag_id, error.message)
         self.runs.clear()
-        self.store.close()
 
     def abandon(self) -> None:
         """Kill the supervisor at once, without notice to the tasks."""
@@ -239,7 +243,7 @@ class Conductor:
             if notice.error:
                 log.warning("%s: %s", notice.scope, notice.error)
             if notice.end is not None:
-                self.journal.attempt_ended(notice.scope, notice.end)
+                self._journal.attempt_ended(notice.scope, notice.end)
             self._count_start(notice)
             scope = notice.scope
             pool = self._limits.give_back(scope)
@@ -351,7 +355,7 @@ class Conductor:
                 if attempt and attempt.outcome is Outcome.INTERRUPTED:
                     if attempt.worker:
                         kill_group(attempt.worker)
-                    self.journal.attempt_ended(one.scope, _interrupted(one, attempt.error))
+                    self._journal.attempt_ended(one.scope, _interrupted(one, attempt.error))
 
     def _find_attempt(self, scope: TaskScope, number: int) -> AttemptInfo | None:
         attempts = self.store.execute(c.ListAttempts(scope))
@@ -426,7 +430,7 @@ class Conductor:
             for change in decision.changes:
                 if change.state.ended:
                     scope = TaskScope(dag_id, run_id, change.task_id, change.map_index)
-                    self.journal.task_changed(scope, change.state, change.error)
+                    self._journal.task_changed(scope, change.state, change.error)
             unbegun = {
                 (change.task_id, change.map_index)
                 for change in decision.changes
@@ -496,7 +500,7 @@ class Conductor:
                 unless_ended=True,
             )
             self.store.execute(mark)
-            self.journal.task_changed(one.scope, TaskState.FAILED, reason)
+            self._journal.task_changed(one.scope, TaskState.FAILED, reason)
         return bool(unfinished)
 
     def _start_attempts(self) -> None:
@@ -537,7 +541,7 @@ class Conductor:
         self.store.execute(c.FinishRun(dag_id, run_id, this_process(), state, waiting))
         active.run = self.store.execute(c.GetRun(dag_id, run_id))
         del self.runs[active.key]
-        self.journal.run_ended(active.run, active.tasks)
+        self._journal.run_ended(active.run, active.tasks)
         failed = [one for one in active.tasks if one.state is TaskState.FAILED]
         error = f"{failed[0].scope}: {failed[0].error}" if failed else ""
         self._request_callbacks(

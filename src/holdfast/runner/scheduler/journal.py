@@ -1,4 +1,4 @@
-"""Journal of a scheduler: what became of runs and tasks, in its log."""
+"""Journal of a scheduler: what became of runs and tasks, in its log and its figures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from holdfast.model.figures import Figures
 from holdfast.model.run import Outcome, Run, RunState, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.runner.protocol.orders import AttemptEnd
@@ -24,6 +25,7 @@ class Journal:
 
     def __init__(self, logged: bool) -> None:
         self._logged = logged
+        self.figures = Figures()
 
     def run_started(self, run: Run, before: RunState) -> None:
         """Record that this process has claimed a run, which had the state `before`."""

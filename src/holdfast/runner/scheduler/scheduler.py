@@ -22,10 +22,13 @@ from holdfast.errors import (
 from holdfast.model import timetable
 from holdfast.model.dag import DagSpec, OnAssets
 from holdfast.model.run import DagInfo, Run, RunKind, RunState, Unfinished
+from holdfast.model.service import ServiceKind
 from holdfast.process import has_ended
 from holdfast.runner.scheduler.conductor import Conductor
 from holdfast.runner.scheduler.dag_files import DagDirectory
+from holdfast.runner.scheduler.journal import Journal
 from holdfast.runner.scheduler.known_dags import KnownDags
+from holdfast.runner.scheduler.sign_of_life import SignOfLife
 from holdfast.settings import Settings, without_password
 from holdfast.version import __version__
 
@@ -64,8 +67,10 @@ class Scheduler:
             "holdfast %s starts: DAG files in %s, database %s",
             *(__version__, files, without_password(settings.database_url)),
         )
-        self._conductor = Conductor(settings, logged=True)
+        journal = Journal(logged=True)
+        self._conductor = Conductor(settings, journal)
         self._store = self._conductor.store
+        self._life = SignOfLife(self._store, ServiceKind.SCHEDULER, journal.figures)
         self._known = KnownDags(self._conductor, files, settings.dags.stale_after)
         self._cleanup = PeriodicCleanup(self._store, settings.state_store)
         self._upcoming: dict[str, _Upcoming] = {}
@@ -80,6 +85,7 @@ class Scheduler:
         try:
             while not stopping.is_set():
                 try:
+                    self._life.tick()
                     if time.monotonic() >= next_round:
                         next_round = time.monotonic() + ROUND
                         self._poll()
@@ -92,7 +98,9 @@ class Scheduler:
                     stopping.wait(ROUND)
         finally:
             log.info("stopping: running tasks are interrupted, and runs released")
-            self._conductor.close()
+            self._conductor.stop()
+            self._life.end()
+            self._store.close()
             log.info("stopped")
 
     def _poll(self) -> None:
