@@ -12,9 +12,10 @@ from holdfast import commands as c
 from holdfast.connection import open_store
 from holdfast.errors import StoreUnavailable
 from holdfast.model.dag import WatcherSpec, spec_of
+from holdfast.model.families import WATCHER_FAILURES
 from holdfast.model.figures import Figures
 from holdfast.model.service import ServiceKind
-from holdfast.runner.protocol.orders import Unwatch, WatchAsset
+from holdfast.runner.protocol.orders import Unwatch, WatchAsset, WatcherFailed
 from holdfast.runner.scheduler.sign_of_life import SignOfLife
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
 from holdfast.settings import Settings, without_password
@@ -35,7 +36,8 @@ class Triggerer:
         log.info("holdfast %s starts: database %s", __version__, database)
         self._supervisor = SupervisorLink(settings)
         self._store = open_store(settings, retry_window=settings.core.retry_window)
-        self._life = SignOfLife(self._store, ServiceKind.TRIGGERER, Figures())
+        self._figures = Figures()
+        self._life = SignOfLife(self._store, ServiceKind.TRIGGERER, self._figures)
         self._running: dict[WatcherSpec, _Wanted] = {}
 
     def run(self, stopping: Event) -> None:
@@ -49,6 +51,9 @@ class Triggerer:
                 for notice in self._supervisor.notices(max(0.0, next_round - time.monotonic())):
                     if notice is None:
                         self._running.clear()
+                    elif isinstance(notice, WatcherFailed):
+                        watcher = notice.watcher
+                        self._figures.count(WATCHER_FAILURES, watcher.asset.name, watcher.name)
         finally:
             log.info("stopping: %d watchers are asked to end", len(self._running))
             self._supervisor.stop()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from math import inf
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -17,7 +17,15 @@ from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from holdfast.commands import CountPurges, ListServices
+from holdfast.commands import (
+    Command,
+    CountPurges,
+    GetActivity,
+    ListPools,
+    ListServices,
+    SumFigures,
+    UnfinishedRuns,
+)
 from holdfast.errors import HoldfastError, NotSupported
 from holdfast.model.service import Service, ServiceKind
 from holdfast.server import metrics
@@ -25,6 +33,7 @@ from holdfast.server.disk import LEAST_FREE, free_space
 from holdfast.server.http.error_responses import MEDIA_TYPE
 from holdfast.server.http.request import settings_of, store_of
 from holdfast.server.newest_loads import newest_loads
+from holdfast.settings import Settings
 from holdfast.store import Store, arun
 from holdfast.version import __version__
 
@@ -85,13 +94,25 @@ class Health(BaseModel):
     triggerer: ServiceHealth | None = None
 
 
+_COUNTED: Final[Mapping[Command[Any], Callable[[Any], bytes]]] = {
+    CountPurges(): metrics.of_queue,
+    UnfinishedRuns(): metrics.of_runs,
+    GetActivity(): metrics.of_activity,
+    ListPools(): metrics.of_pools,
+    ListServices(): metrics.of_services,
+    SumFigures(): metrics.of_figures,
+}
+"""The commands whose answers are metrics, and how they are shown."""
+
+
 class Figures:
     """Figures in Prometheus' format. They are available without a token to every client that
     reaches the server, so they are rendered every `RENDERED` seconds at most, and those that the
     database has to count every `FRESH` seconds."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
+        self._settings = settings
         self._lock = asyncio.Lock()
         self._read_at = -inf
         self._figures = b""
@@ -117,8 +138,12 @@ class Figures:
     async def _count(self) -> None:
         try:
             async with asyncio.timeout(STORE_TIMEOUT):
-                self._figures += metrics.of_queue(await self._store.aexecute(CountPurges()))
-                with suppress(NotSupported):  # a custom backend has no tables
+                free = await asyncio.to_thread(free_space, self._settings)
+                self._figures += metrics.of_disks(free)
+                for command, expose in _COUNTED.items():
+                    with suppress(NotSupported):  # a custom backend has no tables
+                        self._figures += expose(await self._store.aexecute(command))
+                with suppress(NotSupported):
                     self._figures += metrics.of_loads(await arun(self._store, newest_loads()))
         except (HoldfastError, TimeoutError) as error:
             log.warning("the metrics of the store are incomplete: %s", error)

@@ -135,6 +135,12 @@ class CalledBack(msgspec.Struct, frozen=True, tag="called"):
     """False if they could not be called because the DAG's file is broken."""
 
 
+class WatcherFailed(msgspec.Struct, frozen=True, tag="watcher"):
+    """Notice that a watcher has failed, and is restarted."""
+
+    watcher: WatcherSpec
+
+
 class Alive(msgspec.Struct, frozen=True, tag="alive"):
     """Notice that the supervisor is alive, sent periodically."""
 
@@ -143,7 +149,7 @@ class NeedToken(msgspec.Struct, frozen=True, tag="token"):
     """Request for a new token: the server rejects the old one, as after a lost connection."""
 
 
-Notice: TypeAlias = FileParsed | Ended | CalledBack | Alive
+Notice: TypeAlias = FileParsed | Ended | CalledBack | WatcherFailed | Alive
 Upward: TypeAlias = Notice | NeedToken
 
 order_decoder: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)

@@ -179,7 +179,7 @@ class Conductor:
             )
         )
         active = self.runs[run.dag_id, run.run_id] = ActiveRun(claimed, dag)
-        self._journal.run_started(claimed, run.state)
+        self._journal.run_started(claimed, run)
         self.dags.setdefault(dag.dag_id, dag)
         self._interrupt_attempts(active, "the process that executed the run ended")
         if any(task.spark for task in dag.tasks):

@@ -7,8 +7,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from holdfast.model.families import (
+    RUN_DURATION,
+    RUN_ENDS,
+    SCHEDULE_DELAY,
+    TASK_DURATION,
+    TASK_ENDS,
+    TASK_INTERRUPTIONS,
+    TASK_RETRIES,
+)
 from holdfast.model.figures import Figures
-from holdfast.model.run import Outcome, Run, RunState, TaskInstance, TaskState
+from holdfast.model.run import Outcome, Run, RunKind, RunState, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.runner.protocol.orders import AttemptEnd
 from holdfast.service_log import fields
@@ -27,16 +36,21 @@ class Journal:
         self._logged = logged
         self.figures = Figures()
 
-    def run_started(self, run: Run, before: RunState) -> None:
-        """Record that this process has claimed a run, which had the state `before`."""
-        started = "resumes" if before is RunState.RUNNING else "starts"
+    def run_started(self, run: Run, before: Run) -> None:
+        """Record that this process has claimed a run; `before` is the run as it was."""
+        due = run.logical_date if run.kind is RunKind.SCHEDULED else None
+        if before.started_at is None and run.started_at is not None and due is not None:
+            self.figures.observe(SCHEDULE_DELAY, (run.started_at - due).total_seconds())
+        started = "resumes" if before.state is RunState.RUNNING else "starts"
         self._log(logging.INFO, f"run {run.run_id} of {run.dag_id} {started}", _of_run(run))
 
     def run_ended(self, run: Run, tasks: Sequence[TaskInstance]) -> None:
         facts = _of_run(run) | {"state": run.state.value}
+        self.figures.count(RUN_ENDS, run.dag_id, run.state.value)
         after = ""
         if run.started_at is not None and run.ended_at is not None:
             facts["seconds"] = seconds = (run.ended_at - run.started_at).total_seconds()
+            self.figures.observe(RUN_DURATION, seconds, run.dag_id)
             after = f" after {seconds:.1f} s"
         text = f"run {run.run_id} of {run.dag_id} ended: {run.state}{after}"
         if run.state is RunState.SUCCESS:
@@ -56,6 +70,13 @@ class Journal:
         }
         if end.seconds is not None:
             facts["seconds"] = round(end.seconds, 3)
+            self.figures.observe(TASK_DURATION, end.seconds, scope.dag_id)
+        if end.outcome is Outcome.INTERRUPTED:
+            self.figures.count(TASK_INTERRUPTIONS, scope.dag_id)
+        if end.state.ended:
+            self.figures.count(TASK_ENDS, scope.dag_id, end.state.value)
+        elif end.outcome is Outcome.FAILED:
+            self.figures.count(TASK_RETRIES, scope.dag_id)
         if end.outcome in (Outcome.SUCCESS, Outcome.SKIPPED):
             done = "succeeded" if end.outcome is Outcome.SUCCESS else "was skipped"
             self._log(logging.DEBUG, f"{scope} {done}{_after(end)}", facts)
@@ -74,6 +95,7 @@ class Journal:
     def task_changed(self, scope: TaskScope, state: TaskState, error: str) -> None:
         """Record the end of a task without an attempt."""
         facts = _of_task(scope) | {"state": state.value}
+        self.figures.count(TASK_ENDS, scope.dag_id, state.value)
         if state is TaskState.FAILED:
             text = f"{scope} failed: {_one_line(error)}"
             self._log(logging.WARNING, text, facts | {"error": error})

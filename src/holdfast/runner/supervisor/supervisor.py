@@ -34,6 +34,7 @@ from holdfast.runner.protocol.orders import (
     UseServer,
     WarmSpark,
     WatchAsset,
+    WatcherFailed,
     order_decoder,
 )
 from holdfast.runner.protocol.parameters import ALIVE, HEARTBEAT, LEASE
@@ -148,7 +149,9 @@ class Supervisor:
         elif isinstance(order, WarmSpark):
             self._start_thread("start of Spark", self._warm_spark, joined=False)
         elif isinstance(order, WatchAsset):
-            watching = self._watchings[_watcher_key(order)] = Watching(order, self._resources)
+            failed_once = partial(self._send, WatcherFailed(order.watcher))
+            watching = Watching(order, self._resources, failed_once)
+            self._watchings[_watcher_key(order)] = watching
             self._start_thread(watching.name, watching.run)
         elif isinstance(order, UseServer):
             with self._token_came:

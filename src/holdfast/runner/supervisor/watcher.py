@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
+from collections.abc import Callable
 from threading import Event, Timer
 
 from holdfast import commands as c
@@ -35,8 +36,11 @@ log = logging.getLogger("holdfast.triggerer")
 class Watching:
     """One watcher of an asset. `run` has its own thread; others call `stop` and `lose`."""
 
-    def __init__(self, order: WatchAsset, resources: Resources) -> None:
+    def __init__(
+        self, order: WatchAsset, resources: Resources, on_failure: Callable[[], None]
+    ) -> None:
         self._order = order
+        self._on_failure = on_failure
         self._resources = resources
         self._stopped = Event()
         self._child: Child | None = None
@@ -52,6 +56,7 @@ class Watching:
                 backoff.reset()
             pause = backoff.pause()
             if failure:
+                self._on_failure()
                 log.warning("%s failed: %s; restarting in %.0f s", self.name, failure, pause)
             self._stopped.wait(pause)
 

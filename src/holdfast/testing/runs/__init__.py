@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.testing.runs.activity import ActivityCounts
 from holdfast.testing.runs.attempts import RunAttempts
 from holdfast.testing.runs.counting import RunCounts
 from holdfast.testing.runs.dags import Dags
@@ -15,5 +16,7 @@ from holdfast.testing.runs.watches import Watches
 __all__ = ["RunConformance"]
 
 
-class RunConformance(Runs, RunAttempts, RunCounts, Dags, Events, Pools, Services, Tasks, Watches):
+class RunConformance(
+    Runs, RunAttempts, RunCounts, Dags, Events, Pools, Tasks, Watches, Services, ActivityCounts
+):
     """Tests of runs. A subclass is a store's test, as with `StateConformance`."""

@@ -9,6 +9,7 @@ from holdfast import commands as c
 from holdfast.commands import Guarded, Once
 from holdfast.errors import NotSupported
 from holdfast.stores.sql.operations import (
+    activity,
     asset_schedules,
     attempts,
     bulk,
@@ -117,6 +118,7 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     c.EndService: services.end_service,
     c.ListServices: services.list_services,
     c.SumFigures: services.sum_figures,
+    c.GetActivity: activity.get_activity,
     c.ListWatches: watches.list_watches,
     c.StartWatch: watches.start_watch,
     c.Emit: partial(watches.emit, operation_for),
