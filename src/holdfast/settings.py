@@ -413,6 +413,17 @@ class Logging(Section, frozen=True):
     ] = "text"
 
 
+class Tracing(Section, frozen=True):
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Send OpenTelemetry traces of runs, attempts and commands of the store, as "
+            "OpenTelemetry's own variables (`OTEL_…`) say. A process whose tracer provider "
+            "something else has configured sends them in any case."
+        ),
+    ] = False
+
+
 class Spark(Section, frozen=True):
     master: Annotated[
         str,
@@ -457,6 +468,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dags: Dags = Dags()
     runner: Runner = Runner()
     logging: Logging = Logging()
+    tracing: Tracing = Tracing()
     spark: Spark = Spark()
     directory: Path = Path()
     origins: dict[str, str] = {}

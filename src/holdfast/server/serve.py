@@ -18,6 +18,7 @@ from multiprocessing import parent_process
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from holdfast import tracing
 from holdfast.cleanup.requests import forget_requests_periodically
 from holdfast.connection import open_store
 from holdfast.errors import InvalidSettings
@@ -169,6 +170,7 @@ def build(settings: Settings) -> FastAPI:
     from holdfast.server.app import make_app
     from holdfast.server.tokens import open_tokens
 
+    tracing.configure(settings.tracing)
     store = _open_store(settings)
 
     @asynccontextmanager

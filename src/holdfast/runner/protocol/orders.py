@@ -36,6 +36,8 @@ class RunTask(msgspec.Struct, frozen=True, tag="run"):
     run: Run
     task: TaskSpec
     instance: TaskInstance
+    traceparent: str = ""
+    """The span of the run; empty while tracing is off."""
 
 
 class CallBack(msgspec.Struct, frozen=True, tag="call"):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast import commands as c
+from holdfast import tracing
 from holdfast.errors import (
     Conflict,
     HoldfastError,
@@ -47,6 +48,7 @@ from holdfast.runner.scheduler.limits import Limits, Ready
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
 from holdfast.settings import Settings
 from holdfast.stores.offload.configuration import Offloading
+from holdfast.tracing import Span
 
 CHECK_INTERVAL = 1.0
 """Seconds after which a run is checked in any case: somebody may have cleared a task of it."""
@@ -102,6 +104,7 @@ class ActiveRun:
     reported: dict[str, str] = field(default_factory=dict)
     """Those of them that the store knows."""
     logged: set[str] = field(default_factory=set)
+    span: Span = field(default_factory=Span)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -112,6 +115,7 @@ class Conductor:
     """The runs that this process holds, and its supervisor. `close` ends both."""
 
     def __init__(self, settings: Settings, journal: Journal) -> None:
+        tracing.configure(settings.tracing)
         Offloading.of(settings).check()
         self._supervisor = SupervisorLink(settings)
         # Imported while the supervisor starts: loading the database library takes as long.
@@ -179,6 +183,12 @@ class Conductor:
             )
         )
         active = self.runs[run.dag_id, run.run_id] = ActiveRun(claimed, dag)
+        active.span = tracing.begin(
+            f"run {run.dag_id}",
+            dag_id=run.dag_id,
+            run_id=run.run_id,
+            resumed=run.state is RunState.RUNNING,
+        )
         self._journal.run_started(claimed, run)
         self.dags.setdefault(dag.dag_id, dag)
         self._interrupt_attempts(active, "the process that executed the run ended")
@@ -227,7 +237,8 @@ class Conductor:
                 self.store.execute(c.ReleaseRun(dag_id, run_id, this_process()))
             except HoldfastError as error:
                 log.warning("run %s of %s was not released: %s", run_id, dag_id, error.message)
-        self.runs.clear()
+        for active in list(self.runs.values()):
+            self._leave(active)
 
     def abandon(self) -> None:
         """Kill the supervisor at once, without notice to the tasks."""
@@ -294,7 +305,7 @@ class Conductor:
                 self._interrupt_attempts(active, "the supervisor died")
             except (StaleAttempt, NotFound) as error:
                 log.warning("%s", error.message)
-                del self.runs[active.key]
+                self._leave(active)
 
     def _retry_import(self, file: str) -> None:
         """Retry an import, up to a limit: a file that kills supervisors is broken; others go on."""
@@ -357,6 +368,11 @@ class Conductor:
                         kill_group(attempt.worker)
                     self._journal.attempt_ended(one.scope, _interrupted(one, attempt.error))
 
+    def _leave(self, active: ActiveRun) -> None:
+        """Hold a run no more: it has ended, was released, or another process has it."""
+        self.runs.pop(active.key, None)
+        active.span.end()
+
     def _find_attempt(self, scope: TaskScope, number: int) -> AttemptInfo | None:
         attempts = self.store.execute(c.ListAttempts(scope))
         return next((one for one in attempts if one.number == number), None)
@@ -367,7 +383,8 @@ class Conductor:
         heartbeat = c.Heartbeat(process=this_process(), lease=LEASE, runs=tuple(self.runs))
         for key in self.store.execute(heartbeat).runs:
             log.warning("run %s of %s is now owned by another process", key[1], key[0])
-            self.runs.pop(key, None)
+            if (active := self.runs.get(key)) is not None:
+                self._leave(active)
 
     def _advance_run(self, active: ActiveRun) -> None:
         """Advance a run as far as possible now; give it up if it was deleted or taken over."""
@@ -381,7 +398,7 @@ class Conductor:
                 self._finish_run(active, decision.ended)
         except (StaleAttempt, NotFound) as error:
             log.warning("%s", error.message)
-            self.runs.pop(active.key, None)
+            self._leave(active)
             return
         except Conflict as error:
             log.info("%s", error.message)
@@ -514,7 +531,8 @@ class Conductor:
             active = waiting[ready]
             self._limits.take(instance.scope, task)
             active.ordered[instance.scope] = instance
-            self._supervisor.order(RunTask(active.dag.file, active.run, task, instance))
+            parent = active.span.traceparent
+            self._supervisor.order(RunTask(active.dag.file, active.run, task, instance, parent))
 
     def _report_waits(self) -> None:
         """Save, and log once, the limits by which tasks have been waiting since the last call."""
@@ -540,10 +558,11 @@ class Conductor:
         waiting = sum(one.state is not None and not one.state.ended for one in active.tasks)
         self.store.execute(c.FinishRun(dag_id, run_id, this_process(), state, waiting))
         active.run = self.store.execute(c.GetRun(dag_id, run_id))
-        del self.runs[active.key]
-        self._journal.run_ended(active.run, active.tasks)
         failed = [one for one in active.tasks if one.state is TaskState.FAILED]
         error = f"{failed[0].scope}: {failed[0].error}" if failed else ""
+        active.span.note("" if state is RunState.SUCCESS else error or state, state=state.value)
+        self._leave(active)
+        self._journal.run_ended(active.run, active.tasks)
         self._request_callbacks(
             active, "success" if state is RunState.SUCCESS else "failure", error
         )

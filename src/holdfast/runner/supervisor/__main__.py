@@ -4,6 +4,7 @@ import gc
 import socket
 import sys
 
+from holdfast import tracing
 from holdfast.process import hide_this_process
 from holdfast.runner.supervisor.launcher_link import LauncherLink
 from holdfast.service_log import logging_to_stderr
@@ -17,6 +18,7 @@ def main() -> None:
     launcher = LauncherLink()
     settings = load()
     with logging_to_stderr(settings.logging):
+        tracing.configure(settings.tracing)
         from holdfast.runner.supervisor.supervisor import Supervisor
 
         Supervisor(settings, Channel(socket.socket(fileno=int(sys.argv[1]))), launcher).run()

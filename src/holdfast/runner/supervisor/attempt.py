@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast import commands as c
+from holdfast import tracing
 from holdfast.access.identity import CallbackIdentity, ChildIdentity
 from holdfast.accessor.binding import Rules
 from holdfast.actions.logs import log_path
@@ -38,6 +39,7 @@ from holdfast.runner.supervisor.relay import relay, run_child
 from holdfast.runner.supervisor.spark_server import SparkServer
 from holdfast.server.endpoint import Endpoints
 from holdfast.store import Store
+from holdfast.tracing import Span
 from holdfast.wire.channel import encode
 
 GRACE = 10.0
@@ -78,6 +80,7 @@ class Attempt:
         self._kill_at: float | None = None
         self._declared = Declared((), {})
         self._started = 0.0
+        self._span = Span()
         self.writer: TaskWriter | None = None
         """Set while the attempt is live."""
 
@@ -87,12 +90,20 @@ class Attempt:
             child = self._resources.launcher.launch()
         except LauncherGone as error:
             return Ended(scope, error.message, begun=False)
-        with child:
+        what = {"dag_id": scope.dag_id, "run_id": scope.run_id, "task_id": scope.task_id}
+        name, parent = f"attempt {scope.dag_id}.{scope.task_id}", self._order.traceparent
+        with child, tracing.span(name, parent, **what, map_index=scope.map_index) as span:
             self._child = child
+            self._span = span
             try:
-                return self._start_and_supervise(child)
+                ended = self._start_and_supervise(child)
             finally:
                 self.writer = None
+            if (end := ended.end) is not None:
+                failed = end.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
+                why = (end.error or end.outcome.value) if failed else ""
+                span.note(why, attempt=end.attempt, outcome=end.outcome.value)
+            return ended
 
     def _start_and_supervise(self, child: Child) -> Ended:
         scope = self._order.instance.scope
@@ -235,6 +246,7 @@ class Attempt:
             max_tries=(writer.attempt or 1) + order.task.retries - order.instance.failures,
             rules=self._resources.rules,
             aliases=self._declared.aliases,
+            traceparent=self._span.traceparent,
         )
 
     def _finish(

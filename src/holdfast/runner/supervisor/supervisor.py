@@ -48,6 +48,7 @@ from holdfast.runner.supervisor.watcher import Watching
 from holdfast.server.endpoint import Endpoints
 from holdfast.settings import Settings
 from holdfast.store import Store
+from holdfast.stores.traced import traced
 from holdfast.wire.channel import NOTICE, Channel, encode
 
 TICK = 0.1
@@ -76,7 +77,7 @@ class Supervisor:
         self._endpoints = Endpoints(settings, self._store)
         its = rules(settings)
         self._resources = Resources(
-            self._store, launcher, its, settings.home, self._spark, self._endpoints
+            traced(self._store), launcher, its, settings.home, self._spark, self._endpoints
         )
         self._purger = Purger(self._store, its.offloading) if its.offloading.backend else None
         self._lock = Lock()

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 from fastapi import Request
 
+from holdfast import tracing
 from holdfast.access.permissions import authorized
 from holdfast.commands import Command, FinishAttempt, Heartbeat, Once, RequestId
 from holdfast.errors import HoldfastError, NotFound, NoToken, VersionConflict
@@ -63,7 +64,9 @@ async def execute_counted(request: Request, command: Command[Any], name: str) ->
     request.scope.setdefault(COMMANDS, []).append(name)
     began = time.perf_counter()
     try:
-        answer = await store_of(request).aexecute(command)
+        parent = request.headers.get(tracing.HEADER, "") if tracing.is_on() else ""
+        with tracing.span(f"store {name}", parent):
+            answer = await store_of(request).aexecute(command)
     except HoldfastError as error:
         metrics.count_command(name, error.code, time.perf_counter() - began)
         # NotFound and VersionConflict come from a look-up for a bearer with permission.
