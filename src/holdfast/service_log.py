@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -37,6 +38,9 @@ def log_to_stderr(settings: Logging) -> None:
     logging.basicConfig(handlers=[handler], force=True)
     log.setLevel(settings.level.upper())
     logging.captureWarnings(True)
+    # Lines have neither of these, and finding them takes longer than the rest.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None
     sys.excepthook = lambda *error: log.critical("this process failed", exc_info=error)
     threading.excepthook = lambda thread: log.critical("a thread failed", exc_info=thread.exc_value)
 
@@ -55,13 +59,18 @@ def logging_to_stderr(settings: Logging) -> Iterator[None]:
         sys.exit(1)
 
 
+_encode = msgspec.json.Encoder().encode
+
+
 class _Text(logging.Formatter):
     """A message of several lines, such as a traceback, has the time in each."""
 
     def format(self, record: logging.LogRecord) -> str:
         head = f"{_time(record)} {record.levelname} {record.name}: "
-        lines = "\n".join(filter(None, (record.getMessage(), _traceback(record)))).splitlines()
-        return "\n".join(head + line for line in lines or [""])
+        text = record.getMessage()
+        if record.exc_info:
+            text += f"\n{_traceback(record)}"
+        return "\n".join([head + line for line in text.splitlines() or [""]])
 
 
 class _Json(logging.Formatter):
@@ -73,17 +82,20 @@ class _Json(logging.Formatter):
             "message": record.getMessage(),
             **getattr(record, FIELDS, {}),
         }
-        if text := _traceback(record):
-            line["traceback"] = text
-        return msgspec.json.encode(line).decode()
+        if record.exc_info:
+            line["traceback"] = _traceback(record)
+        return _encode(line).decode()
 
 
 def _time(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
+    return f"{_second(int(record.created))}.{int(record.created % 1 * 1000):03}Z"
+
+
+@lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def _traceback(record: logging.LogRecord) -> str:
-    if not record.exc_info:
-        return ""
+    assert record.exc_info
     return "".join(traceback.format_exception(*record.exc_info)).rstrip()

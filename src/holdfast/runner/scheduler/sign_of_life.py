@@ -31,6 +31,8 @@ class SignOfLife:
         """The figures in the store, encoded."""
         self._first = True
         self._next = 0.0
+        self._answered = False
+        """False after a sign that the store has not taken."""
 
     def tick(self) -> None:
         """Report a sign of life if one is due."""
@@ -45,14 +47,19 @@ class SignOfLife:
             first=self._first,
             figures=self._figures if encoded != self._reported else None,
         )
-        if self._store.execute(sign):
+        self._answered = False
+        known = self._store.execute(sign)
+        self._answered = True
+        if known:
             self._first, self._reported, self._next = False, encoded, now + INTERVAL
         else:  # it was suspended for so long that its figures count as those of an ended one
             self._figures.series.clear()
             self._first, self._reported = True, b""
 
     def end(self) -> None:
-        """Report that this process ends in order."""
+        """Report that this process ends in order. A store that is unavailable is not waited for."""
+        if not self._answered:
+            return
         try:
             self._store.execute(c.EndService(this_process(), self._figures))
         except HoldfastError as error:
