@@ -20,8 +20,10 @@ from servers import ServerDatabase
 from holdfast import commands as c
 from holdfast.errors import StoreFailed, StoreUnavailable
 from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.figures import Figures
 from holdfast.model.run import Process, RunState, TaskState, Watch
 from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.service import ServiceKind
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.testing import MODES, open_client
@@ -52,6 +54,7 @@ COMMANDS: list[c.Command[Any]] = [
     c.DeclareAsset("orders", "s3://lake/orders"),
     c.DeclareDagAssets("sales", (("orders", "s3://lake/orders"),)),
     c.ListAssets(),
+    c.AssetChanges(),
     c.GetAsset(ORDERS),
     c.DeleteAsset(ORDERS),
     c.StartAttempt(TASK),
@@ -82,6 +85,7 @@ COMMANDS: list[c.Command[Any]] = [
     c.FinishPurges("purger", (1,)),
     c.FinishRun("sales", "monday", HERE, RunState.FAILED),
     c.ForgetFile("sales.py"),
+    c.GetActivity(),
     c.GetDag("sales"),
     c.GetResults("sales", "monday", "load"),
     c.GetRun("sales", "monday"),
@@ -93,17 +97,26 @@ COMMANDS: list[c.Command[Any]] = [
     c.ListDags(),
     c.ListFiles(),
     c.ListRuns(),
+    c.ListServices(),
     c.ListTaskInstances(),
     c.ListWatches(),
     c.MarkTask(scope=TASK, state=TaskState.FAILED, writer=ANN),
     c.Once(c.RequestId("client", 1), c.Set(TASK, "key", "1", ANN)),
     c.PauseDag("sales", paused=True),
+    c.DeleteDag("sales"),
+    c.ListPools(),
+    c.SetPool(name="warehouse", slots=1),
+    c.DeletePool("warehouse"),
+    c.ReportWaits(HERE, (c.Waits("sales", "monday", {"load": "a pool"}),)),
     c.PutResult(TaskWriter(TASK, 1), "return_value", "1"),
     c.QueueObjects(((TASK, "key", '{"__holdfast_ref__":"x"}'),)),
     c.ReleaseObjects(TASK, (("key", '{"__holdfast_ref__":"x"}', "reservation"),), ANN),
     c.ReserveObjects(TASK, (("key", '{"__holdfast_ref__":"x"}', "reservation"),), ANN),
     c.ReleaseRun("sales", "monday", HERE),
     c.RetireDags(MINUTE),
+    c.ReportService(process=HERE, kind=ServiceKind.SCHEDULER, lease=MINUTE, first=True),
+    c.EndService(HERE, Figures()),
+    c.SumFigures(),
     c.RunEvents("sales", "monday"),
     c.SaveFile("sales.py", ()),
     c.SaveFileError("sales.py", "SyntaxError"),

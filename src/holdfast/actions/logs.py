@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from holdfast.model.path_part import path_part
@@ -18,6 +19,11 @@ def log_path(home: Path, scope: TaskScope, attempt: int) -> Path:
 def run_logs(home: Path, dag_id: str, run_id: str) -> Path:
     """Return the directory with the output of all attempts of a run."""
     return home / "logs" / path_part(dag_id) / path_part(run_id)
+
+
+def remove_logs_of_dag(home: Path, dag_id: str) -> None:
+    """Remove the output of all runs of a DAG."""
+    shutil.rmtree(home / "logs" / path_part(dag_id), ignore_errors=True)
 
 
 def service_logs(home: Path) -> Path:
