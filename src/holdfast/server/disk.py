@@ -25,8 +25,8 @@ def free_space(settings: Settings) -> dict[str, int]:
         places["database"] = Path(file).parent
     found = {}
     for name, place in places.items():
-        existing = next(one for one in (place, *place.absolute().parents) if one.exists())
         with suppress(OSError):
+            existing = next(one for one in (place, *place.absolute().parents) if one.exists())
             usage = shutil.disk_usage(existing)
             if usage.total:
                 found[name] = usage.free

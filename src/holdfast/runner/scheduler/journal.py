@@ -81,15 +81,14 @@ class Journal:
             done = "succeeded" if end.outcome is Outcome.SUCCESS else "was skipped"
             self._log(logging.DEBUG, f"{scope} {done}{_after(end)}", facts)
             return
-        again = "is retried" if end.outcome is Outcome.FAILED else "starts again"
         if end.state is TaskState.FAILED:
-            next_step = "failed"
+            became = "failed"
         elif end.outcome is Outcome.FAILED:
-            next_step = f"failed and {again}{_at(end.ready_at)}"
+            became = f"failed and is retried{_at(end.ready_at)}"
         else:
-            next_step = f"was interrupted and {again}{_at(end.ready_at)}"
+            became = f"was interrupted and starts again{_at(end.ready_at)}"
         level = logging.INFO if end.orderly else logging.WARNING
-        text = f"{scope}, attempt {end.attempt}, {next_step}: {_one_line(end.error)}"
+        text = f"{scope}, attempt {end.attempt}, {became}: {_one_line(end.error)}"
         self._log(level, text, facts | {"error": end.error})
 
     def task_changed(self, scope: TaskScope, state: TaskState, error: str) -> None:
