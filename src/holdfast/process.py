@@ -1,8 +1,7 @@
-"""Identity, liveness, signals, protection and logging of processes on this machine."""
+"""Identity, liveness, signals and protection of processes on this machine."""
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import socket
@@ -141,12 +140,6 @@ def hide_this_process() -> None:
         import ctypes  # imported lazily: most commands do not need it
 
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-def log_to_stderr() -> None:
-    """Write this process's log to standard error."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("holdfast").setLevel(logging.INFO)
 
 
 def cores() -> int:

@@ -436,6 +436,28 @@ class Runner(Section, frozen=True):
     ] = 0
 
 
+class Logging(Section, frozen=True):
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="The lowest level that services log."),
+    ] = "info"
+    format: Annotated[
+        Literal["text", "json"],
+        Meta(description="`json`: one JSON object per line."),
+    ] = "text"
+
+
+class Tracing(Section, frozen=True):
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Send OpenTelemetry traces of runs, attempts and commands of the store, as "
+            "OpenTelemetry's own variables (`OTEL_…`) say. A process whose tracer provider "
+            "something else has configured sends them in any case."
+        ),
+    ] = False
+
+
 class Spark(Section, frozen=True):
     master: Annotated[
         str,
@@ -480,6 +502,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     api: Api = Api()
     dags: Dags = Dags()
     runner: Runner = Runner()
+    logging: Logging = Logging()
+    tracing: Tracing = Tracing()
     spark: Spark = Spark()
     directory: Path = Path()
     origins: dict[str, str] = {}

@@ -61,6 +61,22 @@ def store(url: str) -> Iterator[SqlStore]:
         yield store
 
 
+def test_an_outage_is_logged_when_it_begins_and_when_it_ends(
+    server: KillableServer, store: SqlStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.stop()
+    again = threading.Timer(3.0, server.start)
+    again.start()
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: store.execute(c.Now()), range(4)))
+    again.join()
+
+    begun, over = (record.getMessage() for record in caplog.records)
+    assert len(answers) == 4
+    assert begun.startswith("the database is unavailable: ") and begun.endswith("; retrying")
+    assert over.startswith("the database is available again, after ")
+
+
 def test_a_killed_database_loses_no_acknowledged_write(
     server: KillableServer, url: str, store: SqlStore, kills: int
 ) -> None:

@@ -33,6 +33,7 @@ from holdfast.connection import open_store
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.service import ServiceKind
 from holdfast.settings import load
 from holdfast.store import Store
 
@@ -72,6 +73,9 @@ READING: list[tuple[str, ...]] = [
     ("runs", "prune", "--before", "0", "--dry-run"),
     ("runs", "prune", "--before", "0", "--dry-run", "--json"),
     ("runs", "prune", "--before", "soon", "--dry-run"),
+    ("scheduler", "check"),
+    ("scheduler", "check", "--host", "nowhere", "--json"),
+    ("triggerer", "check"),
     ("tasks", "list", *RUN),
     ("tasks", "list", *RUN, "--json"),
     ("tasks", "list", "many", "r1", "--json"),
@@ -158,6 +162,9 @@ def fill(store: Store) -> None:
     pipeline.half_way(store)
     store.execute(c.SaveFileError("dags/broken.py", "Traceback\nSyntaxError: invalid syntax"))
     store.execute(c.CreateRun(dag_id="mart", run_id="m1"))
+    day = timedelta(days=1)
+    kind = ServiceKind.SCHEDULER
+    store.execute(c.ReportService(process=pipeline.WORKER, kind=kind, lease=day, first=True))
     past = store.execute(c.Now()) - timedelta(days=1)
     extract, many = TaskScope("etl", "r1", "extract"), TaskScope("many", "r1", "t")
     me = ApiWriter(ME)
@@ -252,6 +259,7 @@ def test_a_command_on_a_server_does_the_same_as_on_the_database(
 def test_every_command_is_tested_here() -> None:
     tested = {*READING, *WRITING, *RULING, *NEEDING_THE_DATABASE}
     named = {line[:2] if line[0] in GROUPS else line[:1] for line in tested}
+    named |= {(" ".join(line[:2]),) for line in tested if line[1:2] == ("check",)} - {("db check",)}
 
     assert named | WITHOUT_A_STORE | ON_SPARK == set(commands(cli, ()))
 

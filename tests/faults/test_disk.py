@@ -10,16 +10,22 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from clarity import refusal
 
 from holdfast import commands as c
+from holdfast.connection import open_store
 from holdfast.errors import StoreUnavailable
 from holdfast.model.entry import ApiWriter
 from holdfast.model.scope import TaskScope
+from holdfast.server.embedded import EmbeddedServer
+from holdfast.settings import load
 from holdfast.stores.sql import SqlStore
 from holdfast.stores.sql.dialects import sqlite
 
@@ -215,3 +221,18 @@ def test_opening_a_file_that_another_program_creates_waits(tmp_path: Path) -> No
         store.execute(c.RegisterTask(TASK))
     commit.join()
     other.close()
+
+
+def test_a_server_on_a_full_disk_is_not_ready(disk: Disk) -> None:
+    settings = load(disk.path, {"HOLDFAST__API__PORT": "0"})
+    with open_store(settings) as store:
+        server = EmbeddedServer(store, settings)
+        try:
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(f"{server.url}/health")
+        finally:
+            server.close()
+
+    body = msgspec.json.decode(refused.value.read())
+    assert (refused.value.code, body["why"]) == (503, "the disk is full")
+    assert 0 <= body["disk"]["free_bytes"]["database"] <= 2**20

@@ -20,8 +20,10 @@ from servers import ServerDatabase
 from holdfast import commands as c
 from holdfast.errors import StoreFailed, StoreUnavailable
 from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.figures import Figures
 from holdfast.model.run import Process, RunState, TaskState, Watch
 from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.service import ServiceKind
 from holdfast.store import Store
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.testing import MODES, open_client
@@ -83,6 +85,7 @@ COMMANDS: list[c.Command[Any]] = [
     c.FinishPurges("purger", (1,)),
     c.FinishRun("sales", "monday", HERE, RunState.FAILED),
     c.ForgetFile("sales.py"),
+    c.GetActivity(),
     c.GetDag("sales"),
     c.GetResults("sales", "monday", "load"),
     c.GetRun("sales", "monday"),
@@ -95,6 +98,7 @@ COMMANDS: list[c.Command[Any]] = [
     c.ListDags(),
     c.ListFiles(),
     c.ListRuns(),
+    c.ListServices(),
     c.ListTaskInstances(),
     c.ListWatches(),
     c.MarkRun(dag_id="sales", run_id="monday", state=RunState.FAILED, writer=ANN),
@@ -112,6 +116,9 @@ COMMANDS: list[c.Command[Any]] = [
     c.ReserveObjects(TASK, (("key", '{"__holdfast_ref__":"x"}', "reservation"),), ANN),
     c.ReleaseRun("sales", "monday", HERE),
     c.RetireDags(MINUTE),
+    c.ReportService(process=HERE, kind=ServiceKind.SCHEDULER, lease=MINUTE, first=True),
+    c.EndService(HERE, Figures()),
+    c.SumFigures(),
     c.RunEvents("sales", "monday"),
     c.SaveFile("sales.py", ()),
     c.SaveFileError("sales.py", "SyntaxError"),

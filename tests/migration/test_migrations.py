@@ -26,6 +26,7 @@ from holdfast.model.dag import AssetSpec, DagSpec, OnAssets
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, RunKind, RunState, TaskState
 from holdfast.model.scope import AssetScope, TaskScope
+from holdfast.model.service import ServiceKind
 from holdfast.model.value import as_reference
 from holdfast.stores.sql import SqlStore, schema
 from holdfast.stores.sql.purge_triggers import create_triggers, drop_triggers
@@ -101,6 +102,10 @@ def fill_runs(store: SqlStore) -> None:
     store.execute(c.CreateAssetRun("totals", f"run {uuid4()}"))
     watch = c.StartWatch(asset=ORDERS, watcher="files", process=PROCESS, lease=timedelta(1))
     store.execute(watch)
+    sign = c.ReportService(
+        process=PROCESS, kind=ServiceKind.SCHEDULER, lease=timedelta(1), first=True
+    )
+    store.execute(sign)
     load = f"load {next(NUMBERS)}"
     store.execute(StartLoad(load, ANN))
     store.execute(

@@ -132,5 +132,6 @@ def test_a_scheduler_continues_when_the_database_is_available_again(
     assert project.result("work", "d", run.run_id) == ["before"]
     assert [one.outcome for one in project.attempts("work", "d", run.run_id)] == outcomes
     said = project.read("scheduler.err")
-    assert "does not answer" in said and "retrying" in said
+    assert "the database is unavailable: " in said and "retrying" in said
+    assert "the database is available again, after " in said
     assert "Traceback" not in said

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import http.client
+import logging
+import re
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -22,10 +26,17 @@ from holdfast.access.identity import TaskIdentity
 from holdfast.commands import Command, CountPurges, QueueObjects, ReserveObjects
 from holdfast.errors import StoreUnavailable
 from holdfast.model.entry import ApiWriter
+from holdfast.model.figures import Figures
+from holdfast.model.run import Process
+from holdfast.model.service import ServiceKind
 from holdfast.model.value import as_reference
 from holdfast.server import metrics, status
 from holdfast.server.execution.openapi import command_schemas
+from holdfast.service_log import log_to_stderr
+from holdfast.settings import Logging
 from holdfast.testing.memory_store import MemoryStore
+
+MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +51,10 @@ def test_a_server_whose_store_answers_is_ready(served: Served) -> None:
     live = served.ask("GET", "/health/live")
 
     assert (health.status, health.json["status"]) == (200, "ready")
+    assert health.json["database"] == {"status": "healthy"}
+    assert health.json["scheduler"] == health.json["triggerer"] == {"status": "absent"}
+    assert health.json["disk"]["status"] == "healthy"
+    assert set(health.json["disk"]["free_bytes"]) == {"home", "database"}
     assert (live.status, live.json["status"]) == (200, "alive")
 
 
@@ -64,7 +79,9 @@ def test_a_server_without_its_store_is_alive_and_not_ready(
     command = served.ask("POST", "/execution/commands", {"command": "Now"}, token=ADMIN)
     served.close()
 
-    assert (health.status, health.json["status"]) == (503, "alive")
+    assert (health.status, health.json["status"]) == (503, "not_ready")
+    assert health.json["database"] == {"status": "unhealthy"}
+    assert "scheduler" not in health.json
     assert live.status == 200
     assert (command.status, command.reason, command.headers["retry-after"]) == (
         503,
@@ -86,7 +103,7 @@ def test_a_store_that_hangs_does_not_hang_the_health_check(
 
     answer = served.ask("GET", "/health")
 
-    assert (answer.status, answer.json["status"]) == (503, "alive")
+    assert (answer.status, answer.json["status"]) == (503, "not_ready")
     assert "not ready: the database does not answer" in caplog.text
 
 
@@ -109,6 +126,41 @@ def test_a_health_check_that_fails_late_logs_no_traceback(
     gc.collect()
 
     assert "never retrieved" not in caplog.text
+
+
+def test_health_knows_whether_schedulers_and_triggerers_are_alive(
+    make_served: Callable[..., Served],
+) -> None:
+    served, process = make_served(), Process("here", 1, "t")
+
+    def report(kind: ServiceKind, lease: timedelta, first: bool = True) -> dict[str, Any]:
+        sign = c.ReportService(process=process, kind=kind, lease=lease, first=first)
+        served.store.execute(sign)
+        answer = served.ask("GET", "/health")
+        assert answer.status == 200
+        return dict(answer.json[kind])
+
+    alive = report(ServiceKind.SCHEDULER, timedelta(minutes=1))
+    lost = report(ServiceKind.TRIGGERER, timedelta(0))
+    served.store.execute(c.EndService(process, Figures()))
+
+    assert alive["status"] == "healthy"
+    assert abs(datetime.fromisoformat(alive["latest_heartbeat"]) - datetime.now(UTC)) < MINUTE
+    assert lost["status"] == "unhealthy"
+    assert served.ask("GET", "/health").json["triggerer"] == {"status": "absent"}
+
+
+def test_a_server_whose_disk_is_full_is_not_ready(
+    make_served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = make_served()
+    monkeypatch.setattr(status, "LEAST_FREE", 2**60)
+
+    health = served.ask("GET", "/health")
+
+    assert (health.status, health.json["status"]) == (503, "not_ready")
+    assert (health.json["why"], health.json["disk"]["status"]) == ("the disk is full", "unhealthy")
+    assert health.json["database"] == {"status": "healthy"}
 
 
 def metric(text: str, name: str) -> float:
@@ -153,9 +205,44 @@ def test_metrics_contain_no_path_chosen_by_a_client(served: Served) -> None:
     assert b"MADEUP" not in figures
 
 
-def test_each_request_is_one_line_of_json_without_its_token(
-    served: Served, task: TaskIdentity, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def service_log() -> Iterator[Callable[[Logging], None]]:
+    """Yield a function that turns on the log of a service for the test."""
+    root, level = logging.getLogger(), logging.getLogger("holdfast").level
+    handlers, hooks = list(root.handlers), (sys.excepthook, threading.excepthook)
+    yield log_to_stderr
+    root.handlers[:] = handlers
+    logging.getLogger("holdfast").setLevel(level)
+    logging.captureWarnings(False)
+    sys.excepthook, threading.excepthook = hooks
+
+
+def test_each_request_is_one_line_of_the_log(
+    served: Served,
+    task: TaskIdentity,
+    service_log: Callable[[Logging], None],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    service_log(Logging())
+    served.put(task.scope, "a", "1")
+    answer = served.ask("GET", f"/execution/store/ti/{task.scope.ti_id}/a", token=task)
+
+    [line] = capsys.readouterr().err.splitlines()
+
+    head, _, text = line.partition(": ")
+    assert re.fullmatch(r"[\dT:.-]+Z INFO holdfast.access", head)
+    assert text.startswith(f"GET /execution/store/ti/{task.scope.ti_id}/a 200, ")
+    who, request = f"attempt 1 of {task.scope}", answer.headers["x-request-id"]
+    assert text.endswith(f" {len(answer.body)} bytes, request {request} by {who} (Get)")
+
+
+def test_the_access_log_as_json_has_no_token(
+    served: Served,
+    task: TaskIdentity,
+    service_log: Callable[[Logging], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    service_log(Logging(format="json"))
     token = served.token(task)
     place = f"/execution/store/ti/{task.scope.ti_id}/a%2Fb"
     served.put(task.scope, "a/b", "1")
@@ -177,8 +264,11 @@ def test_each_request_is_one_line_of_json_without_its_token(
 
 
 def test_the_access_log_can_be_turned_off(
-    make_served: Callable[..., Served], capsys: pytest.CaptureFixture[str]
+    make_served: Callable[..., Served],
+    service_log: Callable[[Logging], None],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    service_log(Logging())
     served = make_served(api__access_log="false")
 
     served.ask("GET", "/health")

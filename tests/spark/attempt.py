@@ -3,6 +3,7 @@ the runner."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -62,6 +63,12 @@ def describe_session(address: SparkAddress) -> dict[str, Any]:
             "utc": is_utc.first()[0],
             "zone": spark.conf.get("spark.sql.session.timeZone"),
         }
+
+
+def count_in_trace(address: SparkAddress, trace: str) -> None:
+    os.environ["TRACEPARENT"] = f"00-{trace}-00f067aa0ba902b7-01"
+    with session_of(address, "traced") as spark:
+        spark.range(7).count()
 
 
 def stop_and_go_on(address: SparkAddress) -> int:

@@ -32,13 +32,15 @@ COMMANDS: Final = {
     "run": "run.command",
     "runs": "runs.command",
     "scheduler": "services.scheduler",
+    "scheduler check": "services.check_scheduler",
     "server": "services.server",
     "standalone": "services.standalone",
     "state-store": "state_store.command",
     "tasks": "tasks.command",
     "triggerer": "services.triggerer",
+    "triggerer check": "services.check_triggerer",
 }
-"""By command, the module and the name in it."""
+"""By command, of one or two words, the module and the name in it."""
 
 
 class LazyGroup(click.Group):
@@ -46,6 +48,13 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if (two := " ".join(args[:2])) in COMMANDS:
+            args = [two, *args[2:]]
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:

@@ -1,4 +1,5 @@
-"""`holdfast server`, `scheduler`, `triggerer` and `standalone`, which run until stopped."""
+"""`holdfast server`, `scheduler`, `triggerer` and `standalone`, which run until stopped, and checks
+whether they do."""
 
 from __future__ import annotations
 
@@ -13,8 +14,13 @@ from typing import Any
 import click
 import msgspec
 
+from holdfast import commands as c
+from holdfast.cli.opening import open_store
+from holdfast.cli.output import json_option, print_document, print_table, when
 from holdfast.errors import NotFound
-from holdfast.process import call_on_signals, hide_this_process, log_to_stderr
+from holdfast.model.service import Service, ServiceKind
+from holdfast.process import call_on_signals, hide_this_process
+from holdfast.service_log import logging_to_stderr
 from holdfast.settings import Settings, load
 
 ROUND = 0.5
@@ -59,8 +65,9 @@ def server(with_parent: int | None, **given: Any) -> None:
     from holdfast.server.serve import serve
 
     settings = _with_api(load(), given)
-    log_to_stderr()
-    serve(settings, _stopping(with_parent), click.echo)
+    _ = settings.database_url  # raises where it is a server
+    with logging_to_stderr(settings.logging):
+        serve(settings, _stopping(with_parent), click.echo)
 
 
 @click.command("scheduler")
@@ -72,22 +79,96 @@ def scheduler(dags_dir: Path, with_parent: int | None) -> None:
     Files are read again when they change. Expired entries and the state of assets that no DAG
     declares any more are removed at each cleanup_interval.
     """
-    from holdfast.runner.scheduler.scheduler import Scheduler
+    from holdfast.runner.scheduler.dag_files import DagDirectory
 
-    log_to_stderr()
-    stop = _stopping(with_parent)
-    Scheduler(load(), dags_dir).run(stop)
+    settings, files = load(), DagDirectory(dags_dir)
+    _ = settings.database_url
+    with logging_to_stderr(settings.logging):
+        from holdfast.runner.scheduler.scheduler import Scheduler
+
+        stop = _stopping(with_parent)
+        Scheduler(settings, files).run(stop)
 
 
 @click.command("triggerer")
 @_with_parent_option
 def triggerer(with_parent: int | None) -> None:
     """Run the watchers of assets in the scheduler's DAGs."""
-    from holdfast.runner.triggerer import Triggerer
+    settings = load()
+    _ = settings.database_url
+    with logging_to_stderr(settings.logging):
+        from holdfast.runner.triggerer import Triggerer
 
-    log_to_stderr()
-    stop = _stopping(with_parent)
-    Triggerer(load()).run(stop)
+        stop = _stopping(with_parent)
+        Triggerer(settings).run(stop)
+
+
+_host_filter = click.option(
+    "--host", metavar="NAME", help="Only those on the machine, or in the container, of this name."
+)
+
+
+@click.command("scheduler check")
+@_host_filter
+@json_option
+def check_scheduler(host: str | None, as_json: bool) -> None:
+    """Check that a scheduler is alive, for probes. The exit status is 1 if none is.
+
+    A scheduler reports a sign of life every 5 seconds, and is alive for 30 seconds after each. A
+    directory of DAG files with the name `check` is given as `./check`.
+    """
+    _check(ServiceKind.SCHEDULER, host, as_json)
+
+
+@click.command("triggerer check")
+@_host_filter
+@json_option
+def check_triggerer(host: str | None, as_json: bool) -> None:
+    """Check that a triggerer is alive, for probes. The exit status is 1 if none is."""
+    _check(ServiceKind.TRIGGERER, host, as_json)
+
+
+def _check(kind: ServiceKind, host: str | None, as_json: bool) -> None:
+    with open_store(load()) as store:
+        services = store.execute(c.ListServices())
+    found = [
+        one
+        for one in services
+        if one.kind is kind and (host is None or one.process.hostname == host)
+    ]
+    if as_json:
+        print_document({f"{kind}s": [_document(one) for one in found]})
+    elif found:
+        print_table(
+            ("host", "process", "state", "started", "last seen"),
+            [
+                (
+                    one.process.hostname,
+                    str(one.process.pid),
+                    "alive" if one.alive else "lost",
+                    when(one.started_at),
+                    when(one.seen_at),
+                )
+                for one in found
+            ],
+        )
+    if not any(one.alive for one in found):
+        where = "" if host is None else f" on host `{host}`"
+        last = f"; the last one was seen {found[0].age.total_seconds():.0f} s ago" if found else ""
+        raise NotFound(
+            f"no {kind}{where} is alive{last}",
+            hint=f"its log says why; `holdfast {kind}` starts one",
+        )
+
+
+def _document(service: Service) -> dict[str, Any]:
+    return {
+        "hostname": service.process.hostname,
+        "pid": service.process.pid,
+        "alive": service.alive,
+        "started_at": service.started_at,
+        "latest_heartbeat": service.seen_at,
+    }
 
 
 @click.command("standalone")
@@ -112,10 +193,10 @@ def standalone(dags_dir: Path, **given: Any) -> None:
         raise NotFound(
             f"there is no directory {dags_dir}", hint="give the directory with the DAG files"
         )
-    log_to_stderr()
     options = [f"--{name}={value}" for name, value in given.items() if value is not None]
     parts = [["server", *options], ["scheduler", str(dags_dir)], ["triggerer"]]
-    standalone.run(parts, _stopping())
+    with logging_to_stderr(settings.logging):
+        standalone.run(parts, _stopping())
 
 
 def _with_api(settings: Settings, given: Mapping[str, Any]) -> Settings:

@@ -5,6 +5,7 @@ Each command is a value, typed by its answer, and everything that answers one is
 
 from __future__ import annotations
 
+from holdfast.commands.activity import *
 from holdfast.commands.assets import *
 from holdfast.commands.attempts import *
 from holdfast.commands.base import *
@@ -19,6 +20,7 @@ from holdfast.commands.purge_queue import *
 from holdfast.commands.results import *
 from holdfast.commands.retention import *
 from holdfast.commands.runs import *
+from holdfast.commands.services import *
 from holdfast.commands.table_scans import *
 from holdfast.commands.tasks import *
 from holdfast.commands.watches import *

@@ -12,9 +12,14 @@ from holdfast import commands as c
 from holdfast.connection import open_store
 from holdfast.errors import StoreUnavailable
 from holdfast.model.dag import WatcherSpec, spec_of
-from holdfast.runner.protocol.orders import Unwatch, WatchAsset
+from holdfast.model.families import WATCHER_FAILURES
+from holdfast.model.figures import Figures
+from holdfast.model.service import ServiceKind
+from holdfast.runner.protocol.orders import Unwatch, WatchAsset, WatcherFailed
+from holdfast.runner.scheduler.sign_of_life import SignOfLife
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
-from holdfast.settings import Settings
+from holdfast.settings import Settings, without_password
+from holdfast.version import __version__
 
 ROUND = 1.0
 
@@ -27,8 +32,12 @@ _Wanted: TypeAlias = tuple[WatchAsset, datetime]
 
 class Triggerer:
     def __init__(self, settings: Settings) -> None:
+        database = without_password(settings.database_url)
+        log.info("holdfast %s starts: database %s", __version__, database)
         self._supervisor = SupervisorLink(settings)
         self._store = open_store(settings, retry_window=settings.core.retry_window)
+        self._figures = Figures()
+        self._life = SignOfLife(self._store, ServiceKind.TRIGGERER, self._figures)
         self._running: dict[WatcherSpec, _Wanted] = {}
 
     def run(self, stopping: Event) -> None:
@@ -42,12 +51,19 @@ class Triggerer:
                 for notice in self._supervisor.notices(max(0.0, next_round - time.monotonic())):
                     if notice is None:
                         self._running.clear()
+                    elif isinstance(notice, WatcherFailed):
+                        watcher = notice.watcher
+                        self._figures.count(WATCHER_FAILURES, watcher.asset.name, watcher.name)
         finally:
+            log.info("stopping: %d watchers are asked to end", len(self._running))
             self._supervisor.stop()
+            self._life.end()
             self._store.close()
+            log.info("stopped")
 
     def _poll(self) -> None:
         try:
+            self._life.tick()
             wanted = self._wanted()
         except StoreUnavailable as error:
             log.warning("%s; retrying", error.message)
@@ -59,7 +75,6 @@ class Triggerer:
                 del self._running[spec]
         for spec, how in wanted.items():
             if spec not in self._running:
-                log.info("watching asset `%s` with `%s`", spec.asset.name, spec.name)
                 self._supervisor.order(how[0])
                 self._running[spec] = how
 

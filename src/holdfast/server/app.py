@@ -54,7 +54,7 @@ def make_app(
     app.state.settings = settings
     app.state.connections = Connections()
     app.state.request_queue = RequestQueue()
-    app.state.figures = status.Figures(store)
+    app.state.figures = status.Figures(store, settings)
     error_responses.install(app)
     for module in ROUTES:
         app.router.routes.extend(module.router.routes)

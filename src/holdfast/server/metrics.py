@@ -4,9 +4,10 @@ share, and any of them reports the sum."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from hashlib import sha256
+from itertools import accumulate
 from pathlib import Path
 
 from prometheus_client import (
@@ -15,13 +16,25 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    Summary,
     generate_latest,
     multiprocess,
 )
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 
 from holdfast.commands import PurgeQueue
+from holdfast.model.activity import Activity
+from holdfast.model.families import FAMILIES
+from holdfast.model.figures import Family, Figures
 from holdfast.model.load_record import micros
+from holdfast.model.pool import Pool
+from holdfast.model.run import RunState, Unfinished
+from holdfast.model.service import Service, ServiceKind
 from holdfast.server.newest_loads import NewestLoad
 
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
@@ -52,6 +65,12 @@ _COMMANDS = Counter(
     ["command", "outcome"],
     registry=_REGISTRY,
 )
+_COMMAND_SECONDS = Summary(
+    "holdfast_command_seconds",
+    "Time that the store took for commands, in seconds.",
+    ["command"],
+    registry=_REGISTRY,
+)
 under_way = Gauge(
     "holdfast_requests_under_way",
     "Number of requests in progress.",
@@ -69,8 +88,9 @@ def count_request(method: str, route: str, status: int, seconds: float) -> None:
     _seconds(method, route).observe(seconds)
 
 
-def count_command(name: str, outcome: str) -> None:
+def count_command(name: str, outcome: str, seconds: float) -> None:
     _commands(name, outcome).inc()
+    _command_seconds(name).observe(seconds)
 
 
 def exposition() -> bytes:
@@ -104,6 +124,120 @@ def of_queue(queue: PurgeQueue) -> bytes:
     family.add_metric(["waiting"], queue.waiting)
     family.add_metric(["failing"], queue.failing)
     family.add_metric(["reserved"], queue.reserved)
+    return _exposed([family])
+
+
+def of_runs(unfinished: Iterable[Unfinished]) -> bytes:
+    """Return the number of unfinished runs in Prometheus' format."""
+    family = GaugeMetricFamily(
+        "holdfast_runs", "Number of unfinished runs by state.", labels=["dag_id", "state"]
+    )
+    for one in unfinished:
+        for state, count in ((RunState.QUEUED, one.queued), (RunState.RUNNING, one.running)):
+            family.add_metric([_label(one.dag_id), state.value], count)
+    return _exposed([family])
+
+
+def of_activity(activity: Activity) -> bytes:
+    """Return the current activity in Prometheus' format."""
+    tasks = GaugeMetricFamily(
+        "holdfast_tasks", "Number of unfinished task instances by state.", labels=["state"]
+    )
+    for state, count in activity.tasks.items():
+        tasks.add_metric([state], count)
+    dags = GaugeMetricFamily(
+        "holdfast_dags", "Number of DAGs that are not stale.", value=activity.dags
+    )
+    errors = GaugeMetricFamily(
+        "holdfast_import_errors",
+        "Number of DAG files that cannot be used.",
+        value=activity.import_errors,
+    )
+    alive = GaugeMetricFamily(
+        "holdfast_watcher_up",
+        "1 if a triggerer runs the watcher, 0 if none has for up to a day.",
+        labels=["asset", "watcher"],
+    )
+    events = GaugeMetricFamily(
+        "holdfast_watcher_last_event_timestamp_seconds",
+        "Time of the newest event of the asset of a watcher.",
+        labels=["asset", "watcher"],
+    )
+    for watcher in activity.watchers:
+        whose = [_label(watcher.asset), _label(watcher.watcher)]
+        alive.add_metric(whose, watcher.alive)
+        if watcher.last_event_at is not None:
+            events.add_metric(whose, watcher.last_event_at.timestamp())
+    return _exposed([tasks, dags, errors, alive, events])
+
+
+def of_pools(pools: Iterable[Pool]) -> bytes:
+    """Return the slots of pools in Prometheus' format."""
+    slots = GaugeMetricFamily(
+        "holdfast_pool_slots", "Number of slots of a pool; -1: any number.", labels=["pool"]
+    )
+    used = GaugeMetricFamily(
+        "holdfast_pool_used_slots", "Number of slots that attempts take up.", labels=["pool"]
+    )
+    for pool in pools:
+        slots.add_metric([_label(pool.name)], pool.slots)
+        used.add_metric([_label(pool.name)], pool.used)
+    return _exposed([slots, used])
+
+
+def of_services(services: Iterable[Service]) -> bytes:
+    """Return the age of each service's last sign of life in Prometheus' format."""
+    counts = GaugeMetricFamily(
+        "holdfast_services",
+        "Number of schedulers and triggerers, alive or lost.",
+        labels=["service", "state"],
+    )
+    age = GaugeMetricFamily(
+        "holdfast_service_age_seconds",
+        "Time since the last sign of life of a scheduler's or triggerer's loop in seconds.",
+        labels=["service", "host", "process"],
+    )
+    found = list(services)
+    for kind in ServiceKind:
+        alive = [one.alive for one in found if one.kind is kind]
+        counts.add_metric([kind.value, "alive"], sum(alive))
+        counts.add_metric([kind.value, "lost"], len(alive) - sum(alive))
+    for one in found:
+        who = [one.kind.value, one.process.hostname, str(one.process.pid)]
+        age.add_metric(who, one.age.total_seconds())
+    return _exposed([counts, age])
+
+
+def of_figures(figures: Figures) -> bytes:
+    """Return the counters and histograms of services in Prometheus' format."""
+    return _exposed([_of_family(family, figures) for family in FAMILIES])
+
+
+def _of_family(family: Family, figures: Figures) -> Metric:
+    name, text, labels, bounds = family
+    counters = CounterMetricFamily(name, text, labels=labels)
+    histograms = HistogramMetricFamily(name, text, labels=labels)
+    for found, values in figures.of(family):
+        whose = list(map(_label, found))
+        if bounds:
+            *counts, total = values
+            names = [*(f"{float(bound):g}" for bound in bounds), "+Inf"]
+            buckets = list(zip(names, accumulate(counts), strict=True))
+            histograms.add_metric(whose, buckets, total)
+        else:
+            counters.add_metric(whose, values[0])
+    return histograms if bounds else counters
+
+
+def of_disks(free: Mapping[str, int]) -> bytes:
+    """Return the free space of disks in Prometheus' format."""
+    family = GaugeMetricFamily(
+        "holdfast_disk_free_bytes",
+        "Free space of the disk of `core.home`, and of that of an SQLite database.",
+        labels=["directory"],
+    )
+    for name, size in free.items():
+        family.add_metric([name], size)
     return _exposed([family])
 
 
@@ -150,6 +284,7 @@ def _exposed(families: Iterable[Metric]) -> bytes:
 _requests = cache(_REQUESTS.labels)
 _seconds = cache(_SECONDS.labels)
 _commands = cache(_COMMANDS.labels)
+_command_seconds = cache(_COMMAND_SECONDS.labels)
 
 
 def _forget_dead_processes(directory: Path) -> None:

@@ -18,13 +18,16 @@ from multiprocessing import parent_process
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from holdfast import tracing
 from holdfast.cleanup.requests import forget_requests_periodically
 from holdfast.connection import open_store
 from holdfast.errors import InvalidSettings
-from holdfast.process import hide_this_process, log_to_stderr
+from holdfast.process import hide_this_process
 from holdfast.server import packages
-from holdfast.settings import Settings, load
+from holdfast.service_log import log_to_stderr
+from holdfast.settings import Settings, load, without_password
 from holdfast.store import Store
+from holdfast.version import __version__
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -54,9 +57,12 @@ def serve(settings: Settings, stopping: Event, say: Callable[[str], None]) -> No
     _prepare(settings)
     raise_file_limit()
     listener = listen(settings)
-    line = f"listening on {url_of(settings, listener)}"
+    url = url_of(settings, listener)
+    database = without_password(settings.database_url)
+    log.info("holdfast %s starts: address %s, database %s", __version__, url, database)
     run = _serve_here if settings.api.processes == 1 else _serve_in_processes
-    run(settings, listener, stopping, lambda: say(line))
+    run(settings, listener, stopping, lambda: say(f"listening on {url}"))
+    log.info("stopped")
 
 
 def check_tls(settings: Settings) -> None:
@@ -164,6 +170,7 @@ def build(settings: Settings) -> FastAPI:
     from holdfast.server.app import make_app
     from holdfast.server.tokens import open_tokens
 
+    tracing.configure(settings.tracing)
     store = _open_store(settings)
 
     @asynccontextmanager
@@ -180,9 +187,10 @@ def build(settings: Settings) -> FastAPI:
 def build_in_process() -> FastAPI:
     """Return the application of one process of several, which ends with the one that started it."""
     hide_this_process()
-    log_to_stderr()
+    settings = load()
+    log_to_stderr(settings.logging)
     Thread(target=_follow_parent, daemon=True).start()
-    return build(load())
+    return build(settings)
 
 
 def _follow_parent() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from math import inf
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -15,12 +17,23 @@ from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from holdfast.commands import CountPurges, Now
+from holdfast.commands import (
+    Command,
+    CountPurges,
+    GetActivity,
+    ListPools,
+    ListServices,
+    SumFigures,
+    UnfinishedRuns,
+)
 from holdfast.errors import HoldfastError, NotSupported
+from holdfast.model.service import Service, ServiceKind
 from holdfast.server import metrics
+from holdfast.server.disk import LEAST_FREE, free_space
 from holdfast.server.http.error_responses import MEDIA_TYPE
-from holdfast.server.http.request import store_of
+from holdfast.server.http.request import settings_of, store_of
 from holdfast.server.newest_loads import newest_loads
+from holdfast.settings import Settings
 from holdfast.store import Store, arun
 from holdfast.version import __version__
 
@@ -35,14 +48,61 @@ log = logging.getLogger("holdfast.server")
 router = APIRouter(tags=["Server"], generate_unique_id_function=lambda route: route.name)
 
 
-class Health(BaseModel):
-    """The status of the server."""
+class Part(BaseModel):
+    """The status of something that the server needs."""
 
-    status: Literal["ready", "alive"] = Field(
-        description="`ready`: it can answer requests. `alive`: it runs, but cannot answer requests."
+    status: Literal["healthy", "unhealthy"]
+
+
+class Disk(Part):
+    """Free space of the directory `core.home` and of an SQLite database."""
+
+    free_bytes: dict[str, int] = Field(description="By directory: `home` and `database`.")
+
+
+class ServiceHealth(BaseModel):
+    """The status of the schedulers, or of the triggerers."""
+
+    status: Literal["healthy", "unhealthy", "absent"] = Field(
+        description="`healthy`: one is alive. `unhealthy`: one ended without stopping in order, or "
+        "hangs, and none is alive. `absent`: none was started, or all were stopped in order."
+    )
+    latest_heartbeat: datetime | None = None
+
+
+class Liveness(BaseModel):
+    """The server runs."""
+
+    status: Literal["alive"]
+    version: str
+
+
+class Health(BaseModel):
+    """The status of the server, and of the services that use the same database."""
+
+    status: Literal["ready", "not_ready"] = Field(
+        description="`ready`: the server can answer requests. Schedulers and triggerers do not "
+        "change it."
     )
     version: str
     why: str | None = Field(None, description="Why the server is not ready.")
+    database: Part
+    disk: Disk
+    scheduler: ServiceHealth | None = Field(
+        None, description="Missing while the database does not answer."
+    )
+    triggerer: ServiceHealth | None = None
+
+
+_COUNTED: Final[Mapping[Command[Any], Callable[[Any], bytes]]] = {
+    CountPurges(): metrics.of_queue,
+    UnfinishedRuns(): metrics.of_runs,
+    GetActivity(): metrics.of_activity,
+    ListPools(): metrics.of_pools,
+    ListServices(): metrics.of_services,
+    SumFigures(): metrics.of_figures,
+}
+"""The commands whose answers are metrics, and how they are shown."""
 
 
 class Figures:
@@ -50,8 +110,9 @@ class Figures:
     reaches the server, so they are rendered every `RENDERED` seconds at most, and those that the
     database has to count every `FRESH` seconds."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
+        self._settings = settings
         self._lock = asyncio.Lock()
         self._read_at = -inf
         self._figures = b""
@@ -77,8 +138,12 @@ class Figures:
     async def _count(self) -> None:
         try:
             async with asyncio.timeout(STORE_TIMEOUT):
-                self._figures += metrics.of_queue(await self._store.aexecute(CountPurges()))
-                with suppress(NotSupported):  # a custom backend has no tables
+                free = await asyncio.to_thread(free_space, self._settings)
+                self._figures += metrics.of_disks(free)
+                for command, expose in _COUNTED.items():
+                    with suppress(NotSupported):  # a custom backend has no tables
+                        self._figures += expose(await self._store.aexecute(command))
+                with suppress(NotSupported):
                     self._figures += metrics.of_loads(await arun(self._store, newest_loads()))
         except (HoldfastError, TimeoutError) as error:
             log.warning("the metrics of the store are incomplete: %s", error)
@@ -86,21 +151,45 @@ class Figures:
 
 @router.get("/health", response_model=Health, responses={503: {"model": Health}})
 async def get_health(request: Request) -> Response:
-    """Report whether the server can answer requests: 200 if its database answers, else 503."""
-    body: dict[str, Any] = {"status": "ready", "version": __version__}
-    asked = asyncio.ensure_future(store_of(request).aexecute(Now()))
+    """Report whether the server can answer requests: 200 if its database answers and disks have
+    space, else 503. The status of schedulers and triggerers is reported, too."""
+    asked = asyncio.ensure_future(store_of(request).aexecute(ListServices()))
+    measured = asyncio.ensure_future(asyncio.to_thread(free_space, settings_of(request)))
     # Not cancelled on timeout: the driver would wait for the database once more.
-    await asyncio.wait({asked}, timeout=STORE_TIMEOUT)
-    # Retrieved in any case: asyncio would log the traceback of an error that comes later.
-    asked.add_done_callback(lambda late: late.cancelled() or late.exception())
+    await asyncio.wait({asked, measured}, timeout=STORE_TIMEOUT)
+    for late in (asked, measured):
+        # Retrieved in any case: asyncio would log the traceback of an error that comes later.
+        late.add_done_callback(lambda late: late.cancelled() or late.exception())
+    body: dict[str, Any] = {"status": "ready", "version": __version__}
+    whys = []
     error = asked.exception() if asked.done() else "the database does not answer"
-    if error is not None:
+    if error is None or isinstance(error, NotSupported):
+        services = () if error else asked.result()
+        body |= {kind: _of_services(kind, services) for kind in ServiceKind}
+    else:
         log.warning("not ready: %s", error)
-        body |= {"status": "alive", "why": "the database does not answer"}
-    return _json(body, 503 if error is not None else 200)
+        whys.append("the database does not answer")
+    body["database"] = {"status": "unhealthy" if whys else "healthy"}
+    free = measured.result() if measured.done() and not measured.exception() else None
+    full = free is None or any(size < LEAST_FREE for size in free.values())
+    if full:
+        whys.append("the disk is full" if free is not None else "the disk does not respond")
+        log.warning("not ready: %s: %s", whys[-1], free)
+    body["disk"] = {"status": "unhealthy" if full else "healthy", "free_bytes": free or {}}
+    if whys:
+        body |= {"status": "not_ready", "why": "; ".join(whys)}
+    return _json(body, 503 if whys else 200)
 
 
-@router.get("/health/live", response_model=Health)
+def _of_services(kind: ServiceKind, services: Iterable[Service]) -> dict[str, Any]:
+    latest = next((one for one in services if one.kind is kind), None)
+    if latest is None:
+        return {"status": "absent"}
+    status = "healthy" if latest.alive else "unhealthy"
+    return {"status": status, "latest_heartbeat": latest.seen_at}
+
+
+@router.get("/health/live", response_model=Liveness)
 async def get_liveness() -> Response:
     """Report that the server runs."""
     return _json({"status": "alive", "version": __version__}, 200)

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from holdfast import tracing
 from holdfast.access.identity import Wanted
 from holdfast.commands import Command
 from holdfast.commands.paging import in_pages
@@ -118,7 +119,12 @@ class HttpStore(Store):
     ) -> Response:
         try:
             return self._transport.request(
-                method, path, body, HEADERS, once=once, again=self._has_another_token
+                method,
+                path,
+                body,
+                HEADERS | tracing.headers(),
+                once=once,
+                again=self._has_another_token,
             )
         except Unreachable as error:
             raise StoreUnavailable(str(error), hint=HINT) from error

@@ -22,13 +22,18 @@ from holdfast.model.scope import TaskScope
 from holdfast.spark.session.session import session_id
 
 
-def active_tasks(server: Kept) -> int:
-    """Return the number of Spark tasks that run now, from the Spark UI."""
+def shown(server: Kept, what: str) -> list[dict[str, Any]]:
+    """Return a list of the Spark UI."""
     base = f"{server.address.ui}/api/v1/applications"
     with urlopen(base) as answer:
         application = msgspec.json.decode(answer.read())[0]["id"]
-    with urlopen(f"{base}/{application}/executors") as answer:
-        return sum(one["activeTasks"] for one in msgspec.json.decode(answer.read()))
+    with urlopen(f"{base}/{application}/{what}") as answer:
+        return list(msgspec.json.decode(answer.read()))
+
+
+def active_tasks(server: Kept) -> int:
+    """Return the number of Spark tasks that run now, from the Spark UI."""
+    return sum(one["activeTasks"] for one in shown(server, "executors"))
 
 
 @pytest.mark.full
@@ -45,6 +50,17 @@ def test_the_session_is_the_active_session_of_the_task(
         "utc": True,
         "zone": "UTC",
     }
+
+
+def test_the_jobs_of_a_traced_task_have_the_trace_as_a_tag(
+    spark_server: Kept, in_process: Callable[..., Any]
+) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+    in_process(attempt.count_in_trace, spark_server.address, trace)
+
+    tags = [tag for job in shown(spark_server, "jobs") for tag in job["jobTags"]]
+    assert any(tag.endswith(f"trace-{trace}") for tag in tags), tags
 
 
 def test_a_task_can_use_its_session_after_stopping_it(

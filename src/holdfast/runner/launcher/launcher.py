@@ -28,6 +28,7 @@ from holdfast.runner.protocol.launches import (
     Launched,
     Notice,
     NotLaunched,
+    NotLogged,
     Order,
     PreloadSpark,
     WriteLog,
@@ -122,7 +123,10 @@ class Launcher:
         elif (child := self._children.get(order.child)) is None:
             return
         elif isinstance(order, WriteLog):
-            child.log = _open_log(order.path)
+            try:
+                child.log = _open_log(order.path)
+            except OSError as error:  # as for lack of descriptors
+                self._send(NotLogged(child.number, f"{order.path} cannot be written: {error}"))
             child.room = order.limit
             self._selector.register(
                 child.output, selectors.EVENT_READ, lambda: self._copy_output(child)
@@ -217,16 +221,10 @@ class Launcher:
             self._control.send(NOTICE, encode(notice))
 
 
-def _open_log(path: str) -> int | None:
-    """Open a log; return None if that fails, as for lack of descriptors."""
-    try:
-        with suppress(FileNotFoundError):  # the cleanup has just removed the empty directory
-            return _append_to(path)
+def _open_log(path: str) -> int:
+    with suppress(FileNotFoundError):  # the cleanup has just removed the empty directory
         return _append_to(path)
-    except OSError as error:
-        with suppress(OSError):  # the terminal may be closed
-            print(f"the log {path} cannot be written: {error}", file=sys.stderr, flush=True)
-        return None
+    return _append_to(path)
 
 
 def _append_to(path: str) -> int:

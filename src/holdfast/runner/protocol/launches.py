@@ -54,4 +54,11 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
     status: int
 
 
-Notice: TypeAlias = Launched | NotLaunched | Exited
+class NotLogged(msgspec.Struct, frozen=True, tag="unlogged"):
+    """Notice that a child's log cannot be written; its output is discarded."""
+
+    child: int
+    reason: str
+
+
+Notice: TypeAlias = Launched | NotLaunched | Exited | NotLogged

@@ -26,6 +26,8 @@ class TaskStartup(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
     spark: SparkAddress | None = None
     aliases: dict[str, tuple[AssetScope, ...]] = {}
     """The assets behind each alias among the task's inlets."""
+    traceparent: str = ""
+    """The span of the attempt; empty while tracing is off."""
 
 
 class CallbackStartup(msgspec.Struct, frozen=True, kw_only=True, tag="callback"):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TypeAlias
 
 import msgspec
 
 from holdfast.model.dag import CallbackKind, TaskSpec, WatcherSpec
-from holdfast.model.run import Run, TaskInstance
+from holdfast.model.run import Outcome, Run, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.runner.protocol.messages import Parsed
 
@@ -35,6 +36,8 @@ class RunTask(msgspec.Struct, frozen=True, tag="run"):
     run: Run
     task: TaskSpec
     instance: TaskInstance
+    traceparent: str = ""
+    """The span of the run; empty while tracing is off."""
 
 
 class CallBack(msgspec.Struct, frozen=True, tag="call"):
@@ -95,6 +98,21 @@ class FileParsed(msgspec.Struct, frozen=True, tag="parsed"):
     parsed: Parsed
 
 
+class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """The recorded end of an attempt, for logs and metrics."""
+
+    attempt: int
+    outcome: Outcome
+    state: TaskState
+    """The state of its task instance."""
+    error: str = ""
+    ready_at: datetime | None = None
+    """The earliest time of the next attempt."""
+    orderly: bool = False
+    seconds: float | None = None
+    """Its duration; None where that is not known."""
+
+
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """Notice that an ordered attempt is over; the store has its outcome."""
 
@@ -107,6 +125,8 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """False if its callbacks are still to be called, provided that it has ended."""
     refused: bool = False
     """True if it was not begun because its pool had no free slot."""
+    end: AttemptEnd | None = None
+    """None if its supervisor has not recorded an end."""
 
 
 class CalledBack(msgspec.Struct, frozen=True, tag="called"):
@@ -117,6 +137,12 @@ class CalledBack(msgspec.Struct, frozen=True, tag="called"):
     """False if they could not be called because the DAG's file is broken."""
 
 
+class WatcherFailed(msgspec.Struct, frozen=True, tag="watcher"):
+    """Notice that a watcher has failed, and is restarted."""
+
+    watcher: WatcherSpec
+
+
 class Alive(msgspec.Struct, frozen=True, tag="alive"):
     """Notice that the supervisor is alive, sent periodically."""
 
@@ -125,7 +151,7 @@ class NeedToken(msgspec.Struct, frozen=True, tag="token"):
     """Request for a new token: the server rejects the old one, as after a lost connection."""
 
 
-Notice: TypeAlias = FileParsed | Ended | CalledBack | Alive
+Notice: TypeAlias = FileParsed | Ended | CalledBack | WatcherFailed | Alive
 Upward: TypeAlias = Notice | NeedToken
 
 order_decoder: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)

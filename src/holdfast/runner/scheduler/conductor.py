@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast import commands as c
+from holdfast import tracing
 from holdfast.errors import (
     Conflict,
     HoldfastError,
@@ -29,6 +30,7 @@ from holdfast.model.scope import TaskScope
 from holdfast.process import has_ended, kill_group, this_process
 from holdfast.runner.protocol.messages import Parsed
 from holdfast.runner.protocol.orders import (
+    AttemptEnd,
     CallBack,
     CalledBack,
     Ended,
@@ -41,10 +43,12 @@ from holdfast.runner.protocol.orders import (
 from holdfast.runner.protocol.parameters import CALLBACKS, HEARTBEAT, LEASE, MOST_INTERRUPTIONS
 from holdfast.runner.scheduler.dag_files import printable_path
 from holdfast.runner.scheduler.decide import Decision, Start, decide
+from holdfast.runner.scheduler.journal import Journal
 from holdfast.runner.scheduler.limits import Limits, Ready
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
 from holdfast.settings import Settings
 from holdfast.stores.offload.configuration import Offloading
+from holdfast.tracing import Span
 
 CHECK_INTERVAL = 1.0
 """Seconds after which a run is checked in any case: somebody may have cleared a task of it."""
@@ -100,6 +104,7 @@ class ActiveRun:
     reported: dict[str, str] = field(default_factory=dict)
     """Those of them that the store knows."""
     logged: set[str] = field(default_factory=set)
+    span: Span = field(default_factory=Span)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -109,13 +114,15 @@ class ActiveRun:
 class Conductor:
     """The runs that this process holds, and its supervisor. `close` ends both."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, journal: Journal) -> None:
+        tracing.configure(settings.tracing)
         Offloading.of(settings).check()
         self._supervisor = SupervisorLink(settings)
         # Imported while the supervisor starts: loading the database library takes as long.
         from holdfast.connection import open_store
 
         self.store = open_store(settings, retry_window=settings.core.retry_window)
+        self._journal = journal
         self._limits = Limits(self.store, settings.parallelism)
         self.runs: dict[tuple[str, str], ActiveRun] = {}
         self.dags: dict[str, DagSpec] = {}
@@ -176,6 +183,13 @@ class Conductor:
             )
         )
         active = self.runs[run.dag_id, run.run_id] = ActiveRun(claimed, dag)
+        active.span = tracing.begin(
+            f"run {run.dag_id}",
+            dag_id=run.dag_id,
+            run_id=run.run_id,
+            resumed=run.state is RunState.RUNNING,
+        )
+        self._journal.run_started(claimed, run)
         self.dags.setdefault(dag.dag_id, dag)
         self._interrupt_attempts(active, "the process that executed the run ended")
         if any(task.spark for task in dag.tasks):
@@ -205,18 +219,26 @@ class Conductor:
                 self._order_callbacks(call)
 
     def close(self) -> None:
+        """Interrupt the running attempts, release the runs for other processes, and close the
+        store."""
+        self.stop()
+        self.store.close()
+
+    def stop(self) -> None:
         """Interrupt the running attempts, and release the runs for other processes."""
         for call in self._calls.values():
             if call.again_at is not None:
                 log.warning("callbacks of %s were not called and are not retried", call.order.whose)
-        self._supervisor.stop()
+        for notice in self._supervisor.stop():
+            if isinstance(notice, Ended) and notice.end is not None:
+                self._journal.attempt_ended(notice.scope, notice.end)
         for dag_id, run_id in self.runs:
             try:
                 self.store.execute(c.ReleaseRun(dag_id, run_id, this_process()))
             except HoldfastError as error:
                 log.warning("run %s of %s was not released: %s", run_id, dag_id, error.message)
-        self.runs.clear()
-        self.store.close()
+        for active in list(self.runs.values()):
+            self._leave(active)
 
     def abandon(self) -> None:
         """Kill the supervisor at once, without notice to the tasks."""
@@ -231,6 +253,8 @@ class Conductor:
         elif isinstance(notice, Ended):
             if notice.error:
                 log.warning("%s: %s", notice.scope, notice.error)
+            if notice.end is not None:
+                self._journal.attempt_ended(notice.scope, notice.end)
             self._count_start(notice)
             scope = notice.scope
             pool = self._limits.give_back(scope)
@@ -281,7 +305,7 @@ class Conductor:
                 self._interrupt_attempts(active, "the supervisor died")
             except (StaleAttempt, NotFound) as error:
                 log.warning("%s", error.message)
-                del self.runs[active.key]
+                self._leave(active)
 
     def _retry_import(self, file: str) -> None:
         """Retry an import, up to a limit: a file that kills supervisors is broken; others go on."""
@@ -339,8 +363,15 @@ class Conductor:
         for one in alone:
             if one.scope not in still:
                 attempt = self._find_attempt(one.scope, one.attempt)
-                if attempt and attempt.outcome is Outcome.INTERRUPTED and attempt.worker:
-                    kill_group(attempt.worker)
+                if attempt and attempt.outcome is Outcome.INTERRUPTED:
+                    if attempt.worker:
+                        kill_group(attempt.worker)
+                    self._journal.attempt_ended(one.scope, _interrupted(one, attempt.error))
+
+    def _leave(self, active: ActiveRun) -> None:
+        """Hold a run no more: it has ended, was released, or another process has it."""
+        self.runs.pop(active.key, None)
+        active.span.end()
 
     def _find_attempt(self, scope: TaskScope, number: int) -> AttemptInfo | None:
         attempts = self.store.execute(c.ListAttempts(scope))
@@ -352,7 +383,8 @@ class Conductor:
         heartbeat = c.Heartbeat(process=this_process(), lease=LEASE, runs=tuple(self.runs))
         for key in self.store.execute(heartbeat).runs:
             log.warning("run %s of %s was ended by a user, or taken over", key[1], key[0])
-            self.runs.pop(key, None)
+            if (active := self.runs.get(key)) is not None:
+                self._leave(active)
 
     def _advance_run(self, active: ActiveRun) -> None:
         """Advance a run as far as possible now; give it up if others deleted, ended or took it."""
@@ -366,7 +398,7 @@ class Conductor:
                 self._finish_run(active, decision.ended)
         except (StaleAttempt, NotFound) as error:
             log.warning("%s", error.message)
-            self.runs.pop(active.key, None)
+            self._leave(active)
             return
         except Conflict as error:
             log.info("%s", error.message)
@@ -412,6 +444,10 @@ class Conductor:
             made = decision
             changes = c.ChangeTasks(dag_id, run_id, this_process(), decision.changes)
             self.store.execute(changes)
+            for change in decision.changes:
+                if change.state.ended:
+                    scope = TaskScope(dag_id, run_id, change.task_id, change.map_index)
+                    self._journal.task_changed(scope, change.state, change.error)
             unbegun = {
                 (change.task_id, change.map_index)
                 for change in decision.changes
@@ -471,15 +507,17 @@ class Conductor:
             return False
         # By the states in the store: an ordered attempt may have ended, and gets its callbacks.
         unfinished = [one for one in tasks if one.state is None or not one.state.ended]
+        reason = f"the run took longer than its dagrun_timeout of {limit}"
         for one in unfinished:
             mark = c.MarkTask(
                 scope=one.scope,
                 state=TaskState.FAILED,
                 writer=SCHEDULER,
-                reason=f"the run took longer than its dagrun_timeout of {limit}",
+                reason=reason,
                 unless_ended=True,
             )
             self.store.execute(mark)
+            self._journal.task_changed(one.scope, TaskState.FAILED, reason)
         return bool(unfinished)
 
     def _start_attempts(self) -> None:
@@ -493,7 +531,8 @@ class Conductor:
             active = waiting[ready]
             self._limits.take(instance.scope, task)
             active.ordered[instance.scope] = instance
-            self._supervisor.order(RunTask(active.dag.file, active.run, task, instance))
+            parent = active.span.traceparent
+            self._supervisor.order(RunTask(active.dag.file, active.run, task, instance, parent))
 
     def _report_waits(self) -> None:
         """Save, and log once, the limits by which tasks have been waiting since the last call."""
@@ -519,9 +558,22 @@ class Conductor:
         waiting = sum(one.state is not None and not one.state.ended for one in active.tasks)
         self.store.execute(c.FinishRun(dag_id, run_id, this_process(), state, waiting))
         active.run = self.store.execute(c.GetRun(dag_id, run_id))
-        del self.runs[active.key]
         failed = [one for one in active.tasks if one.state is TaskState.FAILED]
         error = f"{failed[0].scope}: {failed[0].error}" if failed else ""
+        active.span.note("" if state is RunState.SUCCESS else error or state, state=state.value)
+        self._leave(active)
+        self._journal.run_ended(active.run, active.tasks)
         self._request_callbacks(
             active, "success" if state is RunState.SUCCESS else "failure", error
         )
+
+
+def _interrupted(before: TaskInstance, error: str) -> AttemptEnd:
+    """Return the end of an attempt that was interrupted because nobody supervised it."""
+    last = before.interruptions + 1 >= MOST_INTERRUPTIONS
+    return AttemptEnd(
+        attempt=before.attempt,
+        outcome=Outcome.INTERRUPTED,
+        state=TaskState.FAILED if last else TaskState.SCHEDULED,
+        error=error,
+    )

@@ -41,6 +41,9 @@ class DagDirectory:
         self._unread: set[str] = set()
         """The DAG files that could not be read at the last check."""
 
+    def __str__(self) -> str:
+        return printable_path(str(self._directory))
+
     def name(self, file: str) -> str:
         """Return the name of a file in the store: its printable path inside the directory."""
         return printable_path(Path(file).relative_to(self._directory).as_posix())

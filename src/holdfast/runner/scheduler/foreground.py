@@ -17,6 +17,7 @@ from holdfast.model.run import Run, RunState, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.model.value import decode_entry
 from holdfast.runner.scheduler.conductor import ActiveRun, Conductor
+from holdfast.runner.scheduler.journal import Journal
 from holdfast.runner.scheduler.limits import check_pools
 from holdfast.settings import Settings
 from holdfast.spark.session import progress as spark_progress
@@ -41,7 +42,7 @@ class LocalRun:
             raise NotFound(f"there is no file {file}", hint="give the path of a DAG file")
         self._settings = settings
         self._file = os.path.abspath(file)
-        self._conductor = Conductor(settings)
+        self._conductor = Conductor(settings, Journal(logged=False))
 
     def __enter__(self) -> LocalRun:
         return self

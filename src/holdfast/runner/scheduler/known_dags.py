@@ -147,6 +147,7 @@ class KnownDags:
             now = time.monotonic()
             if not self._unanswered or now >= self._began_at + START_TIMEOUT:
                 self._complete_at = now
+                log.info("ready: %d DAGs", len(self.dags))
 
     def _forget_files(self, gone: Iterable[str]) -> None:
         """Forget deleted files, at least one round after their deletion.

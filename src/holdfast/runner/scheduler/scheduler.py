@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
-from pathlib import Path
 from threading import Event
 from typing import Final, NamedTuple
 
@@ -25,11 +24,15 @@ from holdfast.errors import (
 from holdfast.model import timetable
 from holdfast.model.dag import DagSpec, OnAssets
 from holdfast.model.run import CARRIED_OUT, DagInfo, Run, RunKind, RunState, Unfinished
+from holdfast.model.service import ServiceKind
 from holdfast.process import has_ended
 from holdfast.runner.scheduler.conductor import Conductor
 from holdfast.runner.scheduler.dag_files import DagDirectory
+from holdfast.runner.scheduler.journal import Journal
 from holdfast.runner.scheduler.known_dags import KnownDags
-from holdfast.settings import Settings
+from holdfast.runner.scheduler.sign_of_life import SignOfLife
+from holdfast.settings import Settings, without_password
+from holdfast.version import __version__
 
 ROUND = 1.0
 """Interval in seconds between checks of files, schedules and queued runs."""
@@ -60,10 +63,15 @@ class Scheduler:
     All its state comes from the files and the store, so that another scheduler can take over.
     """
 
-    def __init__(self, settings: Settings, directory: Path) -> None:
-        files = DagDirectory(directory)  # before anything is started: it may not exist
-        self._conductor = Conductor(settings)
+    def __init__(self, settings: Settings, files: DagDirectory) -> None:
+        log.info(
+            "holdfast %s starts: DAG files in %s, database %s",
+            *(__version__, files, without_password(settings.database_url)),
+        )
+        journal = Journal(logged=True)
+        self._conductor = Conductor(settings, journal)
         self._store = self._conductor.store
+        self._life = SignOfLife(self._store, ServiceKind.SCHEDULER, journal.figures)
         self._known = KnownDags(self._conductor, files, settings.dags.stale_after)
         retention = partial(apply_retention, self._store, settings)
         self._cleanup = PeriodicCleanup(self._store, settings.state_store, retention)
@@ -79,6 +87,7 @@ class Scheduler:
         try:
             while not stopping.is_set():
                 try:
+                    self._life.tick()
                     if time.monotonic() >= next_round:
                         next_round = time.monotonic() + ROUND
                         self._poll()
@@ -90,7 +99,11 @@ class Scheduler:
                     log.warning("%s; retrying", error.message)
                     stopping.wait(ROUND)
         finally:
-            self._conductor.close()
+            log.info("stopping: running tasks are interrupted, and runs released")
+            self._conductor.stop()
+            self._life.end()
+            self._store.close()
+            log.info("stopped")
 
     def _poll(self) -> None:
         self._known.look()
@@ -239,9 +252,6 @@ class Scheduler:
             self._conductor.adopt(run, dag, dag.max_active_runs)
         except (Conflict, InvalidInput, NotFound) as error:  # another process has it, or had it
             log.info("%s", error.message)
-        else:
-            went_on = "resumes" if run.state is RunState.RUNNING else "starts"
-            log.info("run %s of %s %s", run.run_id, run.dag_id, went_on)
 
 
 def _seen_lately(info: DagInfo | None, now: datetime) -> bool:

@@ -94,17 +94,22 @@ class SupervisorLink:
             self._popen.kill()
             self._heard = time.monotonic()
 
-    def stop(self) -> None:
-        """Have the supervisor interrupt its attempts and end; kill it if it does not respond."""
+    def stop(self) -> list[Notice]:
+        """Have the supervisor interrupt its attempts and end; kill it if it does not respond.
+
+        Return its last notices.
+        """
         self.order(Stop())
+        notices = []
         if self._popen.poll() is None:
             with suppress(Empty):
-                while self._notices.get(timeout=SILENCE) is not None:
-                    pass
+                while (notice := self._notices.get(timeout=SILENCE)) is not None:
+                    notices.append(notice)
             self._popen.kill()
         self._popen.wait()
         self._listener.join()
         self._channel.close()
+        return notices
 
     def kill(self) -> None:
         """Kill the supervisor; its launcher notices and ends the tasks."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast import commands as c
+from holdfast import tracing
 from holdfast.access.identity import CallbackIdentity, ChildIdentity
 from holdfast.accessor.binding import Rules
 from holdfast.actions.logs import log_path
@@ -28,7 +29,7 @@ from holdfast.runner.protocol.messages import (
     Report,
     TaskStartup,
 )
-from holdfast.runner.protocol.orders import Ended, RunTask
+from holdfast.runner.protocol.orders import AttemptEnd, Ended, RunTask
 from holdfast.runner.protocol.parameters import CALLBACKS, LEASE, MOST_INTERRUPTIONS
 from holdfast.runner.supervisor.declared_assets import Declared, own_report
 from holdfast.runner.supervisor.ending import StopReason, ending_of
@@ -38,6 +39,7 @@ from holdfast.runner.supervisor.relay import relay, run_child
 from holdfast.runner.supervisor.spark_server import SparkServer
 from holdfast.server.endpoint import Endpoints
 from holdfast.store import Store
+from holdfast.tracing import Span
 from holdfast.wire.channel import encode
 
 GRACE = 10.0
@@ -77,6 +79,8 @@ class Attempt:
         self._timeout_at: float | None = None
         self._kill_at: float | None = None
         self._declared = Declared((), {})
+        self._started = 0.0
+        self._span = Span()
         self.writer: TaskWriter | None = None
         """Set while the attempt is live."""
 
@@ -86,12 +90,20 @@ class Attempt:
             child = self._resources.launcher.launch()
         except LauncherGone as error:
             return Ended(scope, error.message, begun=False)
-        with child:
+        what = {"dag_id": scope.dag_id, "run_id": scope.run_id, "task_id": scope.task_id}
+        name, parent = f"attempt {scope.dag_id}.{scope.task_id}", self._order.traceparent
+        with child, tracing.span(name, parent, **what, map_index=scope.map_index) as span:
             self._child = child
+            self._span = span
             try:
-                return self._start_and_supervise(child)
+                ended = self._start_and_supervise(child)
             finally:
                 self.writer = None
+            if (end := ended.end) is not None:
+                failed = end.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
+                why = (end.error or end.outcome.value) if failed else ""
+                span.note(why, attempt=end.attempt, outcome=end.outcome.value)
+            return ended
 
     def _start_and_supervise(self, child: Child) -> Ended:
         scope = self._order.instance.scope
@@ -104,6 +116,7 @@ class Attempt:
                 *(self._order.task.pool, self._order.task.pool_slots),
             )
             writer = self.writer = TaskWriter(scope, self._resources.store.execute(start))
+            self._started = time.monotonic()
         except NoFreeSlot:
             return Ended(scope, refused=True)
         except HoldfastError as error:
@@ -118,9 +131,10 @@ class Attempt:
             if self.writer is not None:  # else its end is recorded
                 why = f"the supervisor failed: {type(error).__name__}: {error}"
                 try:
-                    self._finish(writer, Failed(error=why), None)
+                    ending = self._finish(writer, Failed(error=why), None)
                 except HoldfastError as unrecorded:
                     return Ended(scope, unrecorded.message, called=False)
+                return Ended(scope, called=False, end=self._end(writer, ending))
             return Ended(scope, called=False)
 
     def call_back(self, kind: CallbackKind, error: str) -> bool:
@@ -160,7 +174,7 @@ class Attempt:
                 self._stop = StopReason.SILENT
             child.kill()
             child.wait()
-        if self._stop in (None, StopReason.SPARK) and _got_sigterm(report, child.status):
+        if self._stop in (None, StopReason.SPARK) and got_sigterm(report, child.status):
             # Perhaps from a stop of all processes, of which this one is about to learn.
             self._was_stopped.wait(STOP_DELAY)
         if self._stop is StopReason.LOST:
@@ -169,11 +183,26 @@ class Attempt:
         if ending is None:
             return Ended(writer.scope, called=False)
         self.writer = None
+        end = self._end(writer, ending)
         called, kind = True, CALLBACKS.get(ending.state)
         if kind in self._order.task.callbacks:
             exception = report.exception if isinstance(report, Failed) else None
             called = self._call_back(writer, kind, ending.error, exception)
-        return Ended(writer.scope, called=called)
+        return Ended(writer.scope, called=called, end=end)
+
+    def _end(self, writer: TaskWriter, ending: Ending | None) -> AttemptEnd | None:
+        if ending is None:
+            return None
+        assert writer.attempt is not None
+        return AttemptEnd(
+            attempt=writer.attempt,
+            outcome=ending.outcome,
+            state=ending.state,
+            error=ending.error,
+            ready_at=ending.ready_at,
+            orderly=ending.orderly,
+            seconds=time.monotonic() - self._started,
+        )
 
     def _run_child(self, child: Child, writer: TaskWriter) -> Report | None:
         startup = self._startup(writer)
@@ -217,6 +246,7 @@ class Attempt:
             max_tries=(writer.attempt or 1) + order.task.retries - order.instance.failures,
             rules=self._resources.rules,
             aliases=self._declared.aliases,
+            traceparent=self._span.traceparent,
         )
 
     def _finish(
@@ -269,7 +299,8 @@ class Attempt:
         return call_back(self._resources, startup, path, self._declared.child(writer))
 
 
-def _got_sigterm(report: Report | None, status: int | None) -> bool:
+def got_sigterm(report: Report | None, status: int | None) -> bool:
+    """Return whether SIGTERM ended the work of a child."""
     if isinstance(report, Failed):
         return report.got_sigterm
     return report is None and status == -signal.SIGTERM

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -19,11 +20,13 @@ from holdfast.errors import HoldfastError
 from holdfast.model.run import Process
 from holdfast.process import MARK, identify, kill_group
 from holdfast.runner.protocol.launches import (
+    Exited,
     Kill,
     Launch,
     Launched,
     Notice,
     NotLaunched,
+    NotLogged,
     Order,
     PreloadSpark,
     WriteLog,
@@ -42,6 +45,8 @@ WITHHELD = frozenset(
     }
 )
 """Credentials of the user who started the runner, for a Holdfast server or its database."""
+
+log = logging.getLogger("holdfast.supervisor")
 
 _notice_decoder: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)
 
@@ -113,6 +118,8 @@ class Child:
         elif isinstance(notice, NotLaunched):
             self._refusal = f"no process can be started: {notice.reason}"
             self.end(None)
+        elif isinstance(notice, NotLogged):
+            log.warning("the log %s", notice.reason)
         else:
             self.end(notice.status)
 
@@ -208,7 +215,7 @@ def _listen(popen: subprocess.Popen[bytes], control: Channel, children: dict[int
     while (frame := control.receive()) is not None:
         notice = _notice_decoder.decode(frame[1])
         children[notice.child].handle(notice)
-        if not isinstance(notice, Launched):
+        if isinstance(notice, NotLaunched | Exited):
             del children[notice.child]
     popen.wait()
     while children:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +15,7 @@ from holdfast import commands as c
 from holdfast.access.identity import ImportIdentity
 from holdfast.actions.logs import service_logs
 from holdfast.connection import open_store, rules
-from holdfast.errors import Forbidden, HoldfastError, StoreUnavailable
+from holdfast.errors import Forbidden, HoldfastError, RunnerFailed, StoreUnavailable
 from holdfast.process import PRIVATE, call_on_signals, this_process
 from holdfast.runner.protocol.messages import CallbackStartup, Failed, Parsed, ParseStartup
 from holdfast.runner.protocol.orders import (
@@ -35,6 +34,7 @@ from holdfast.runner.protocol.orders import (
     UseServer,
     WarmSpark,
     WatchAsset,
+    WatcherFailed,
     order_decoder,
 )
 from holdfast.runner.protocol.parameters import ALIVE, HEARTBEAT, LEASE
@@ -46,8 +46,9 @@ from holdfast.runner.supervisor.relay import ChildKilled, run_child
 from holdfast.runner.supervisor.spark_server import SparkServer
 from holdfast.runner.supervisor.watcher import Watching
 from holdfast.server.endpoint import Endpoints
-from holdfast.settings import Settings, load
+from holdfast.settings import Settings
 from holdfast.store import Store
+from holdfast.stores.traced import traced
 from holdfast.wire.channel import NOTICE, Channel, encode
 
 TICK = 0.1
@@ -63,8 +64,7 @@ log = logging.getLogger("holdfast.supervisor")
 
 
 class Supervisor:
-    def __init__(self, scheduler: Channel, launcher: LauncherLink) -> None:
-        settings = load()
+    def __init__(self, settings: Settings, scheduler: Channel, launcher: LauncherLink) -> None:
         with suppress(OSError):  # there will be no logs, which the launcher reports
             settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
         self._scheduler = scheduler
@@ -77,7 +77,7 @@ class Supervisor:
         self._endpoints = Endpoints(settings, self._store)
         its = rules(settings)
         self._resources = Resources(
-            self._store, launcher, its, settings.home, self._spark, self._endpoints
+            traced(self._store), launcher, its, settings.home, self._spark, self._endpoints
         )
         self._purger = Purger(self._store, its.offloading) if its.offloading.backend else None
         self._lock = Lock()
@@ -127,7 +127,7 @@ class Supervisor:
         frame = self._scheduler.receive()
         order = order_decoder.decode(frame[1]) if frame else None
         if not isinstance(order, UseServer):
-            sys.exit("error: the scheduler ended before it sent the server's address")
+            raise RunnerFailed("the scheduler ended before it sent the server's address")
         from holdfast.stores.http import HttpStore
 
         self._token = order.token
@@ -150,7 +150,9 @@ class Supervisor:
         elif isinstance(order, WarmSpark):
             self._start_thread("start of Spark", self._warm_spark, joined=False)
         elif isinstance(order, WatchAsset):
-            watching = self._watchings[_watcher_key(order)] = Watching(order, self._resources)
+            failed_once = partial(self._send, WatcherFailed(order.watcher))
+            watching = Watching(order, self._resources, failed_once)
+            self._watchings[_watcher_key(order)] = watching
             self._start_thread(watching.name, watching.run)
         elif isinstance(order, UseServer):
             with self._token_came:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
+from collections.abc import Callable
 from threading import Event, Timer
 
 from holdfast import commands as c
@@ -18,7 +19,7 @@ from holdfast.process import has_ended, this_process
 from holdfast.runner.protocol.messages import STARTUP, Failed, WatchStartup
 from holdfast.runner.protocol.orders import WatchAsset
 from holdfast.runner.protocol.parameters import LEASE
-from holdfast.runner.supervisor.attempt import Resources
+from holdfast.runner.supervisor.attempt import STOP_DELAY, Resources, got_sigterm
 from holdfast.runner.supervisor.ending import exit_text
 from holdfast.runner.supervisor.launcher_link import Child
 from holdfast.runner.supervisor.relay import relay
@@ -35,8 +36,11 @@ log = logging.getLogger("holdfast.triggerer")
 class Watching:
     """One watcher of an asset. `run` has its own thread; others call `stop` and `lose`."""
 
-    def __init__(self, order: WatchAsset, resources: Resources) -> None:
+    def __init__(
+        self, order: WatchAsset, resources: Resources, on_failure: Callable[[], None]
+    ) -> None:
         self._order = order
+        self._on_failure = on_failure
         self._resources = resources
         self._stopped = Event()
         self._child: Child | None = None
@@ -52,6 +56,7 @@ class Watching:
                 backoff.reset()
             pause = backoff.pause()
             if failure:
+                self._on_failure()
                 log.warning("%s failed: %s; restarting in %.0f s", self.name, failure, pause)
             self._stopped.wait(pause)
 
@@ -80,6 +85,7 @@ class Watching:
         """Run the watcher until it ends; return why it failed, or an empty string."""
         try:
             self.watch = self._claim()
+            log.info("watching asset `%s` with `%s`", self.watch.asset.name, self.watch.watcher)
             return self._run_child(self.watch)
         except Conflict:
             return ""  # another triggerer has the watch; that one may end some day
@@ -121,6 +127,12 @@ class Watching:
             child.channel.send(STARTUP, encode(startup))
             identity, limit = WatcherIdentity(watch), self._resources.rules.max_value_bytes
             report = relay(child.channel, self._resources.store, identity, limit)
+        if got_sigterm(report, child.status):
+            # Asked to end by `lose`, or by a stop of all processes, of which this one is about to
+            # learn: that is no failure.
+            if not self._stopped.wait(STOP_DELAY):
+                log.info("%s was asked to end", self.name)
+            return ""
         if self._stopped.is_set():
             return ""
         if isinstance(report, Failed):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
+from holdfast import tracing
 from holdfast.errors import (
     HoldfastError,
     InvalidDag,
@@ -39,6 +40,7 @@ from holdfast.sdk.exceptions import AirflowFailException, AirflowSkipException
 from holdfast.sdk.node import params_of, prepare, settings_of
 from holdfast.sdk.operator import BaseOperator
 from holdfast.sdk.param import check_values
+from holdfast.settings import Tracing
 from holdfast.store import Store
 from holdfast.stores.offload.reference_store import ReferenceStore
 
@@ -52,6 +54,9 @@ log = logging.getLogger("holdfast.task")
 def execute(startup: TaskStartup, store: Store) -> Succeeded | Skipped | Failed:
     """Run one attempt of a task instance and return its report."""
     scope = startup.writer.scope
+    if startup.traceparent:
+        tracing.configure(Tracing())
+        tracing.enter(startup.traceparent)
     if startup.spark is not None:
         # Functions and columns that the file creates on import are then those of Spark Connect.
         os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"

@@ -1,34 +1,39 @@
-"""The access log: one line of JSON for each request, without tokens and queries."""
+"""The access log: one line for each request, without tokens and queries."""
 
 from __future__ import annotations
 
-import sys
-from datetime import UTC, datetime
+import logging
 
-import msgspec
 from starlette.types import Scope
 
 from holdfast.server.http.error_responses import REQUEST_ID
 from holdfast.server.http.request import COMMANDS, VERIFIED
 from holdfast.server.tokens import Verified
+from holdfast.service_log import fields
+
+log = logging.getLogger("holdfast.access")
 
 
 def log_request(scope: Scope, status: int, seconds: float, size: int) -> None:
-    """Write a line about a request to stderr: its status, its duration, and its response's size."""
+    """Log a request: its status, its duration, and its response's size."""
+    if not log.isEnabledFor(logging.INFO):
+        return
     verified: Verified | None = scope.get(VERIFIED)
-    line = {
-        "time": datetime.now(UTC),
-        "method": scope["method"],
-        "path": scope["raw_path"].decode("ascii"),
-        "status": status,
-        "ms": round(seconds * 1000, 2),
-        "who": str(verified.identity) if verified else "",
-        "commands": scope.get(COMMANDS, []),
-        "bytes": size,
-        "request": scope[REQUEST_ID],
-    }
-    sys.stderr.write(_encode(line).decode() + "\n")
-    sys.stderr.flush()
-
-
-_encode = msgspec.json.Encoder().encode
+    who = str(verified.identity) if verified else ""
+    method, path = scope["method"], scope["raw_path"].decode("ascii")
+    ms, request = round(seconds * 1000, 2), scope[REQUEST_ID]
+    commands = scope.get(COMMANDS, [])
+    facts = fields(
+        method=method,
+        path=path,
+        status=status,
+        ms=ms,
+        who=who,
+        commands=commands,
+        bytes=size,
+        request=request,
+    )
+    by = f" by {who}" if who else ""
+    done = f" ({', '.join(commands)})" if commands else ""
+    text = "%s %s %d, %s ms, %d bytes, request %s%s%s"
+    log.info(text, method, path, status, ms, size, request, by, done, extra=facts)

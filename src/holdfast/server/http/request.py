@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, TypeVar, cast
 
 from fastapi import Request
 
+from holdfast import tracing
 from holdfast.access.permissions import authorized
 from holdfast.commands import Command, FinishAttempt, Heartbeat, Once, RequestId
 from holdfast.errors import HoldfastError, NotFound, NoToken, VersionConflict
@@ -60,13 +62,16 @@ async def perform(request: Request, command: Command[A], once: RequestId | None 
 async def execute_counted(request: Request, command: Command[Any], name: str) -> Any:
     """Execute, count and log a command that the caller may send."""
     request.scope.setdefault(COMMANDS, []).append(name)
+    began = time.perf_counter()
     try:
-        answer = await store_of(request).aexecute(command)
+        parent = request.headers.get(tracing.HEADER, "") if tracing.is_on() else ""
+        with tracing.span(f"store {name}", parent):
+            answer = await store_of(request).aexecute(command)
     except HoldfastError as error:
-        metrics.count_command(name, error.code)
+        metrics.count_command(name, error.code, time.perf_counter() - began)
         # NotFound and VersionConflict come from a look-up for a bearer with permission.
         request.scope[GOOD] = isinstance(error, NotFound | VersionConflict)
         raise
-    metrics.count_command(name, "ok")
+    metrics.count_command(name, "ok", time.perf_counter() - began)
     request.scope[GOOD] = True
     return answer

@@ -17,6 +17,7 @@ from holdfast.errors import InvalidSettings, SparkBusy, SparkUnavailable
 from holdfast.model.entry import TaskWriter
 from holdfast.settings import without_password
 from holdfast.spark.session.address import SparkAddress
+from holdfast.tracing import trace_id
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -112,6 +113,8 @@ def task_session(
         set_retry_policy(session, address)
         for name, text in {"spark.sql.session.timeZone": "UTC", **SESSION_SETTINGS}.items():
             session.conf.set(name, text)
+        if trace := trace_id():
+            session.addTag(f"trace-{trace}")
     except PySparkException as error:
         raise SparkUnavailable(
             f"{writer} could not open a Spark session at {address.host}:{address.port}: "

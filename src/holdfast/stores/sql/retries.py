@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -15,8 +16,12 @@ from holdfast.errors import StoreUnavailable
 from holdfast.portable.backoff import Backoff
 from holdfast.stores.sql.failures import is_clash, is_driver_error, is_lost, translate
 
+log = logging.getLogger("holdfast.store")
+
 _MAX_CLASHES = 30
 _LONGEST_PAUSE = 1.0
+_LONGEST_UNLOGGED = 1.0
+"""Seconds for which a database may be unavailable before that is logged."""
 
 
 class Unanswered(StoreUnavailable):
@@ -75,14 +80,47 @@ def unanswered(seconds: float | None) -> Unanswered:
     )
 
 
+class Outage:
+    """A time without a database, which is logged when it begins and when it ends."""
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+        """None while the database is available."""
+        self._logged = False
+        self._lock = Lock()
+
+    def go_on(self, why: str) -> None:
+        """Report that the database was unavailable just now."""
+        with self._lock:
+            now = time.monotonic()
+            self.since = now if self.since is None else self.since
+            if not self._logged and now >= self.since + _LONGEST_UNLOGGED:
+                self._logged = True
+                log.warning("the database is unavailable: %s; retrying", why)
+
+    def end(self) -> None:
+        """Report that the database has answered."""
+        with self._lock:
+            if self._logged and self.since is not None:
+                seconds = time.monotonic() - self.since
+                log.warning("the database is available again, after %.0f s", seconds)
+            self.since, self._logged = None, False
+
+
 class RetryPolicy:
     """Decides, for one command, whether and when it is retried."""
 
     def __init__(
-        self, window: timedelta, url: sa.URL, repeatable: bool, answer_timeout: float | None = None
+        self,
+        window: timedelta,
+        url: sa.URL,
+        outage: Outage,
+        repeatable: bool,
+        answer_timeout: float | None = None,
     ) -> None:
         self._deadline = time.monotonic() + window.total_seconds()
         self._url = url
+        self._outage = outage
         self._repeatable = repeatable
         self._answer_timeout = answer_timeout
         self._clashes = 0
@@ -99,6 +137,7 @@ class RetryPolicy:
             return random.uniform(0, 0.01 * self._clashes)  # noqa: S311
         if not is_lost(error):
             raise translate(error, self._url) from error
+        self._outage.go_on(translate(error, self._url).message)
         if progress.committing and not self._repeatable:
             raise StoreUnavailable(
                 "the connection to the database was lost during a commit, so the write may or may "

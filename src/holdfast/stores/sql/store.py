@@ -32,7 +32,7 @@ from holdfast.stores.sql.operations.steps import (
     Steps,
 )
 from holdfast.stores.sql.pool import MAX_CONNECTIONS, AsyncPool, Link, Pool, cancel, cut
-from holdfast.stores.sql.retries import Progress, RetryPolicy, Timeout, unanswered
+from holdfast.stores.sql.retries import Outage, Progress, RetryPolicy, Timeout, unanswered
 from holdfast.stores.sql.rows import micros
 from holdfast.stores.sql.schema import ensure
 
@@ -73,6 +73,7 @@ class SqlStore(Store):
         self._engine = make_engine(self._url, self._dialect, self._answer_timeout)
         self._context = Context(self._dialect, history_limit)
         self._retry_window = retry_window
+        self._outage = Outage()
         self._now = _clock(clock, self._dialect.embedded)
         self._turn = RLock()
         self._compiled = CompiledStatements(self._engine.dialect)
@@ -85,10 +86,11 @@ class SqlStore(Store):
 
     def _open(self, url: str) -> None:
         """Wait for the database for up to `retry_window`, and check its schema."""
-        policy = RetryPolicy(self._retry_window, self._url, repeatable=True)
+        policy = RetryPolicy(self._retry_window, self._url, self._outage, repeatable=True)
         while True:
             try:
-                return ensure(self._engine, url)
+                ensure(self._engine, url)
+                return self._outage.end()
             except HoldfastError:
                 raise
             except Exception as error:
@@ -116,13 +118,19 @@ class SqlStore(Store):
         while True:
             progress = Progress()
             try:
-                return cast(A, self._once(operation(self._context, command), progress, timeout))
+                answer = self._once(operation(self._context, command), progress, timeout)
             except HoldfastError:
                 raise
             except Exception as error:
                 timeout.check()
-                policy = policy or RetryPolicy(self._retry_window, self._url, command.repeatable)
+                policy = policy or RetryPolicy(
+                    self._retry_window, self._url, self._outage, command.repeatable
+                )
                 pause = policy.after(error, progress)
+            else:
+                if self._outage.since is not None:
+                    self._outage.end()
+                return cast(A, answer)
             time.sleep(pause)
 
     async def arun(self, operation: Operation, command: Command[A]) -> A:
@@ -133,14 +141,19 @@ class SqlStore(Store):
         while True:
             progress = Progress()
             try:
-                return await self._aonce(operation, command, progress)
+                answer = await self._aonce(operation, command, progress)
             except HoldfastError:
                 raise
             except Exception as error:
                 policy = policy or RetryPolicy(
-                    self._retry_window, self._url, command.repeatable, self._answer_timeout
+                    *(self._retry_window, self._url, self._outage, command.repeatable),
+                    self._answer_timeout,
                 )
                 pause = policy.after(error, progress)
+            else:
+                if self._outage.since is not None:
+                    self._outage.end()
+                return answer
             await asyncio.sleep(pause)
 
     async def _in_thread(self, operation: Operation, command: Command[A]) -> A:

@@ -387,6 +387,20 @@ watcher = sa.Table(
 )
 """`number` counts the watches, of which only the newest may report events."""
 
+service = sa.Table(
+    "hf_service",
+    metadata,
+    sa.Column("digest", _digest, primary_key=True),
+    sa.Column("kind", _word, nullable=False),
+    sa.Column("process", LongText(), nullable=False),
+    sa.Column("started_at", sa.BigInteger, nullable=False),
+    sa.Column("seen_at", sa.BigInteger, nullable=False),
+    sa.Column("lease", sa.BigInteger, nullable=False),
+    sa.Column("figures", LongText()),
+)
+"""Schedulers and triggerers, by the digest of their process, and one row of the kind `total` with
+the sum of the figures of those that are gone."""
+
 load = sa.Table(
     "hf_load",
     metadata,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.testing.runs.activity import ActivityCounts
 from holdfast.testing.runs.attempts import RunAttempts
 from holdfast.testing.runs.counting import RunCounts
 from holdfast.testing.runs.dags import Dags
@@ -10,6 +11,7 @@ from holdfast.testing.runs.marking import Marking
 from holdfast.testing.runs.pools import Pools
 from holdfast.testing.runs.retention import Retention
 from holdfast.testing.runs.runs import Runs
+from holdfast.testing.runs.services import Services
 from holdfast.testing.runs.tasks import Tasks
 from holdfast.testing.runs.watches import Watches
 
@@ -17,6 +19,17 @@ __all__ = ["RunConformance"]
 
 
 class RunConformance(
-    Runs, RunAttempts, RunCounts, Dags, Events, Marking, Pools, Retention, Tasks, Watches
+    Runs,
+    RunAttempts,
+    RunCounts,
+    ActivityCounts,
+    Dags,
+    Events,
+    Marking,
+    Pools,
+    Retention,
+    Services,
+    Tasks,
+    Watches,
 ):
     """Tests of runs. A subclass is a store's test, as with `StateConformance`."""

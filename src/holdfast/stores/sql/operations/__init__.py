@@ -9,6 +9,7 @@ from holdfast import commands as c
 from holdfast.commands import Guarded, Once
 from holdfast.errors import NotSupported
 from holdfast.stores.sql.operations import (
+    activity,
     asset_schedules,
     attempts,
     bulk,
@@ -29,6 +30,7 @@ from holdfast.stores.sql.operations import (
     results,
     retention,
     runs,
+    services,
     table_scans,
     tasks,
     watches,
@@ -121,6 +123,11 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     c.DeletedRuns: retention.deleted_runs,
     c.ListPrunableEvents: retention.list_prunable_events,
     c.PruneEvents: retention.prune_events,
+    c.ReportService: services.report_service,
+    c.EndService: services.end_service,
+    c.ListServices: services.list_services,
+    c.SumFigures: services.sum_figures,
+    c.GetActivity: activity.get_activity,
     c.ListWatches: watches.list_watches,
     c.StartWatch: watches.start_watch,
     c.Emit: partial(watches.emit, operation_for),
