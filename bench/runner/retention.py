@@ -78,10 +78,12 @@ def measure(directory: Path, runs: int, age: int, interval: int) -> list[Sizes]:
     settings = _SETTINGS.format(age=age, interval=interval)
     (site.directory / "holdfast.toml").write_text(settings)
     sizes: list[Sizes] = []
+    tenths = 0
     with site.scheduler(2) as (scheduler, store):
         wait_until(lambda: len(scheduler.children(recursive=True)) >= 2)
         for ended in _execute(store, runs):
-            if ended >= runs * (len(sizes) + 1) // PARTS:
+            if PARTS * ended // runs > tenths:
+                tenths = PARTS * ended // runs
                 sizes.append(_sizes(site, scheduler, store, ended))
         failed = store.execute(c.ListRuns(states=(RunState.FAILED,)))
     if failed:

@@ -24,19 +24,19 @@ def apply_retention(store: Store, settings: Settings) -> None:
             removed["runs"] = _prune_runs(store, ages)
         if ages.asset_events:
             removed["asset events"] = sum(EventPlan.now(store, ages.asset_events).delete())
-        removed["directories of logs"] = delete_logs_of_deleted_runs(store, home)
+        removed["logs of deleted runs"] = delete_logs_of_deleted_runs(store, home)
         if ages.logs:
             removed["log files"] = delete_old_logs(store, home, ages.logs)
     finally:
         if any(removed.values()):
-            counts = (f"{count:,} {what}" for what, count in removed.items() if count)
-            log.info("retention: removed %s", ", ".join(counts))
+            counts = (f"{what}: {count:,}" for what, count in removed.items() if count)
+            log.info("removed by age: %s", ", ".join(counts))
 
 
 def _prune_runs(store: Store, ages: Retention) -> int:
     if not store.supports(c.PruneRuns):
         log.warning(
-            "retention: no runs are removed, because the configured backend cannot tell which of "
+            "no runs are removed by age, because the configured backend cannot tell which of "
             "their entries have expired; delete them with `holdfast runs delete`"
         )
         return 0

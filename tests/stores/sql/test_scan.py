@@ -63,7 +63,7 @@ def test_each_table_has_its_columns(store: SqlStore) -> None:
     assert read(store, "asset_store") == [(*asset, "until", "2", 3, now, by_anna)]
     assert [row[4:8] for row in history] == [(1, 0, "1", now), (2, 1, None, now), (3, 2, "2", now)]
     assert read(store, "runs") == [
-        ("etl", "monday", "external", "running", None, None, None, "{}", now, None, None)
+        ("etl", "monday", "external", "idle", None, None, None, "{}", now, None, None)
     ]
     assert sorted(read(store, "task_instances", "task_id", "map_index", "state", "attempt")) == [
         ("check", 3, None, 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from holdfast.model.dag import AliasSpec, AnyOf
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import EmittedEvent, RunKind, RunState, TaskState
 from holdfast.model.scope import TaskScope
+from holdfast.model.value import as_reference
 from holdfast.store import Store
 from holdfast.testing import Clock
 from holdfast.testing.runs.fixtures import RunFixtures
@@ -258,6 +260,47 @@ class Retention(RunFixtures):
         assert sorted(gone) == sorted(set(gone))
         prune(store)
         assert run_ids(store) == ["run 29"]
+
+    def test_a_run_that_is_cleared_at_the_same_time_is_deleted_or_kept_as_a_whole(
+        self, store: Store, clock: Clock
+    ) -> None:
+        names = [f"run {number}" for number in range(8)]
+        for run_id in (*names, "newest"):
+            run_once(store, run_id)
+        clock.forward(DAY)
+
+        def clear(run_id: str) -> tuple[TaskScope, ...]:
+            tasks = (("load", None),)
+            return store.execute(
+                c.ClearTasks(dag_id="sales", run_id=run_id, tasks=tasks, writer=ANN)
+            )
+
+        works: list[Callable[[], Any]] = [partial(prune, store)]
+        works += (partial(clear, run_id) for run_id in names)
+        gone, *cleared = at_once(works)
+
+        kept = [name for name, one in zip(names, cleared, strict=True) if isinstance(one, tuple)]
+        assert isinstance(gone, list)
+        assert sorted([*gone, *kept]) == names
+        assert run_ids(store) == [*kept, "newest"]
+        queued = store.execute(c.ListRuns(states=(RunState.QUEUED,), oldest_first=True))
+        assert [run.run_id for run in queued] == kept
+
+    def test_objects_of_deleted_entries_are_queued_for_deletion(
+        self, store: Store, clock: Clock
+    ) -> None:
+        scope = run_once(store)
+        reference = as_reference("s3://bucket/object")
+        store.execute(c.ReserveObjects(scope, (("k", reference, "r"),), ANN))
+        expiring = partial(c.Set, expires_at=clock.now + MINUTE, reservation="r")
+        store.execute(expiring(scope, "k", reference, ANN))
+        run_once(store, "tuesday")
+        clock.forward(DAY)
+        before = store.execute(c.CountPurges()).waiting
+
+        prune(store)
+
+        assert (before, store.execute(c.CountPurges()).waiting) == (0, 1)
 
     def test_only_so_many_runs_are_deleted_at_once(self, store: Store) -> None:
         which = c.RunsToPrune(now=store.execute(c.Now()))

@@ -55,7 +55,7 @@ def test_a_scheduler_deletes_what_is_older_than_its_retention(project: Project) 
             *("--task-id", "load", "contract", "1", "--retention", "never"),
         )
         project.store.execute(c.RegisterTask(TaskScope("script", "r", "t")))
-        wait_until(lambda: project.read("scheduler.err").count("retention: removed") >= 3)
+        wait_until(lambda: project.read("scheduler.err").count("removed by age") >= 3)
     events = project.store.execute(c.ListAssetEvents(orders))
     runs = [run.run_id for run in project.runs("secondly")]
     logged = {path.name.replace("%3A", ":") for path in logs.iterdir()}
