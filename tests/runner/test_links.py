@@ -82,6 +82,6 @@ def test_a_supervisor_that_hangs_is_killed_when_it_has_to_stop(
 
 def test_a_bug_in_the_supervision_of_a_watcher_is_a_failure_that_is_retried() -> None:
     order = WatchAsset("dag.py", "d", WatcherSpec(AssetSpec("landed", "file:///landed"), "landing"))
-    watching = Watching(order, Resources(*cast(Any, [None] * 6)))
+    watching = Watching(order, Resources(*cast(Any, [None] * 6)), on_failure=lambda: None)
 
     assert "AttributeError" in watching._watch_once()
