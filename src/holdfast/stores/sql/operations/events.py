@@ -14,7 +14,7 @@ from holdfast.stores.sql.operations.fencing import lock_scope
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.registry import declare
 from holdfast.stores.sql.operations.runs import get_run
-from holdfast.stores.sql.operations.scopes import find, known, resolve
+from holdfast.stores.sql.operations.scopes import find, known, unknown
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, window
 from holdfast.stores.sql.statements import assets as a
 from holdfast.stores.sql.statements import entries as s
@@ -77,22 +77,21 @@ def record(
 
 def emit_asset_event(context: Context, command: c.EmitAssetEvent) -> Steps[AssetEvent]:
     yield BEGIN
-    id, name, uri = yield from _identity(command.scope)
+    _, by, params = find(command.scope)
+    found = yield s.identity(by), params
+    if not found:
+        raise (yield from unknown(command.scope))
+    id, name, uri = found[0]
+    of_key: Query = e.event_of_key(), {"owner": id, "key": command.key}
+    if command.key is not None:
+        for reported in (yield of_key):
+            return run_rows.asset_event(reported)
+    yield from lock_scope(AssetScope(id, name, uri), command.writer)
     event = EmittedEvent(name, uri, command.extra, key=command.key)
-    if command.key is None:
-        yield from lock_scope(command.scope, command.writer)
     yield from record(context, id, event, None, command.writer.user)
-    if command.key is None:
-        [added] = yield e.events("id"), {"owner": id, **window(1, 0)}
-    else:
-        [added] = yield e.event_of_key(), {"owner": id, "key": command.key}
+    newest: Query = e.events("id"), {"owner": id, **window(1, 0)}
+    [added] = yield newest if command.key is None else of_key
     return run_rows.asset_event(added)
-
-
-def _identity(scope: AssetScope) -> Steps[tuple[int, str, str]]:
-    asset = yield from resolve(scope)
-    assert isinstance(asset, AssetScope)
-    return asset.asset_id, asset.name, asset.uri  # type: ignore[return-value]
 
 
 def list_asset_events(
