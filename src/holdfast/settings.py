@@ -402,6 +402,19 @@ class Runner(Section, frozen=True):
     ] = 0
 
 
+class Logs(Section, frozen=True):
+    max_size: Annotated[
+        int,
+        Meta(
+            ge=2**16,
+            le=2**40,
+            description="Maximum size in bytes of the log of an attempt, a watcher, callbacks or "
+            "DAG files. Of a larger one, the beginning (a quarter of that) and the newest lines "
+            "(half of it or more) are kept.",
+        ),
+    ] = 64 * 2**20
+
+
 class Spark(Section, frozen=True):
     master: Annotated[
         str,
@@ -445,6 +458,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     api: Api = Api()
     dags: Dags = Dags()
     runner: Runner = Runner()
+    logs: Logs = Logs()
     spark: Spark = Spark()
     directory: Path = Path()
     origins: dict[str, str] = {}

@@ -1,11 +1,84 @@
-"""Paths of the log files of attempts, one for each, below the home directory."""
+"""Logs of attempts: their paths below the home directory, and the places where they can be read."""
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from typing import NamedTuple
 
+from holdfast import commands as c
+from holdfast.errors import NotFound
+from holdfast.logs.files import LogFile
+from holdfast.logs.log import Log
 from holdfast.model.path_part import path_part
+from holdfast.model.run import AttemptInfo, TaskInstance
 from holdfast.model.scope import TaskScope
+from holdfast.settings import Settings
+from holdfast.store import Steps
+
+
+class LoggedAttempt(NamedTuple):
+    """An attempt that has a log somewhere."""
+
+    scope: TaskScope
+    number: int
+    host: str
+    """The name of the machine that ran it; empty where it is not known."""
+    ended: bool
+
+    def __str__(self) -> str:
+        return f"attempt {self.number} of {self.scope}"
+
+
+def find_attempt(instance: Steps[TaskInstance], number: int | None) -> Steps[LoggedAttempt]:
+    """Return the attempt of that number, or the newest. Raise NotFound where there is none."""
+    one = yield from instance
+    if not one.attempt:
+        raise NotFound(
+            f"{one.scope} has not started", hint="there is a log once an attempt has started"
+        )
+    if number is not None and number > one.attempt:
+        raise NotFound(f"{one.scope} has no attempt {number}", hint=f"the newest is {one.attempt}")
+    return (yield from read_attempt(one.scope, number or one.attempt))
+
+
+def read_attempt(scope: TaskScope, number: int) -> Steps[LoggedAttempt]:
+    """Return an attempt in its present state. It has ended where its record was deleted."""
+    attempts = yield c.ListAttempts(scope)
+    info = next((each for each in attempts if each.number == number), None)
+    return LoggedAttempt(scope, number, host_of(info), info is None or info.ended_at is not None)
+
+
+def host_of(attempt: AttemptInfo | None) -> str:
+    """Return the name of the machine that ran an attempt; empty where it is not known."""
+    return attempt.worker.hostname if attempt and attempt.worker else ""
+
+
+def open_log(settings: Settings, attempt: LoggedAttempt) -> Log | None:
+    """Return the log of an attempt as far as it is on this machine; None where it is not."""
+    # With a server in place of the database, the file of another machine's attempt would be that of
+    # another store.
+    if not settings.server_url or attempt.host == socket.gethostname():
+        file = LogFile(log_path(settings.home, attempt.scope, attempt.number))
+        if file.list():
+            return file
+    return None
+
+
+def no_log(settings: Settings, attempt: LoggedAttempt) -> NotFound:
+    """Return the error for a log that is not on this machine."""
+    here = socket.gethostname()
+    if attempt.host in ("", here):
+        path = log_path(settings.home, attempt.scope, attempt.number)
+        return NotFound(
+            f"there is no log of {attempt} on {here}: no file {path}",
+            hint="logs are on the machine that ran the attempt, under core.home of its scheduler",
+        )
+    return NotFound(
+        f"there is no log of {attempt} on this machine",
+        hint=f"logs are on the machine that ran the attempt, {attempt.host}, under core.home of "
+        "its scheduler",
+    )
 
 
 def log_path(home: Path, scope: TaskScope, attempt: int) -> Path:

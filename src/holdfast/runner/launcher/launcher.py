@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.logs.files import LogWriter
 from holdfast.runner.protocol.launches import (
     Exited,
     Launch,
@@ -47,23 +48,13 @@ class _Child:
     number: int
     pid: int
     output: int
-    log: int | None = None
+    log: LogWriter | None = None
     """None before there is one, and if it cannot be written: then the output is discarded."""
-    room: int = 0
-    """Bytes that the log may still grow by; negative once its last line was written."""
-
-    def write(self, data: bytes) -> None:
-        if self.log is None or self.room < 0:
-            return
-        _write_all(self.log, data[: self.room])
-        if len(data) > self.room:
-            _write_all(self.log, b"\n[the log ends here: it has reached its limit]\n")
-        self.room -= len(data)
 
     def close(self) -> None:
         os.close(self.output)
         if self.log is not None:
-            os.close(self.log)
+            self.log.close()
 
 
 class Launcher:
@@ -122,8 +113,7 @@ class Launcher:
         elif (child := self._children.get(order.child)) is None:
             return
         elif isinstance(order, WriteLog):
-            child.log = _open_log(order.path)
-            child.room = order.limit
+            child.log = _open_log(order)
             self._selector.register(
                 child.output, selectors.EVENT_READ, lambda: self._copy_output(child)
             )
@@ -185,7 +175,8 @@ class Launcher:
             return 0
         if not data:
             self._ignore_output(child)
-        child.write(data)
+        if child.log is not None:
+            child.log.write(data)
         return len(data)
 
     def _ignore_output(self, child: _Child) -> None:
@@ -217,14 +208,13 @@ class Launcher:
             self._control.send(NOTICE, encode(notice))
 
 
-def _open_log(path: str) -> int | None:
+def _open_log(order: WriteLog) -> LogWriter | None:
     """Open a log; return None if that fails, as for lack of descriptors."""
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        return LogWriter(Path(order.path), order.max_size)
     except OSError as error:
         with suppress(OSError):  # the terminal may be closed
-            print(f"the log {path} cannot be written: {error}", file=sys.stderr, flush=True)
+            print(f"the log {order.path} cannot be written: {error}", file=sys.stderr, flush=True)
         return None
 
 
@@ -239,9 +229,3 @@ def _preload_spark() -> None:
 def _kill_group(pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    with suppress(OSError):  # a full disk must not end the task
-        while data:
-            data = data[os.write(descriptor, data) :]

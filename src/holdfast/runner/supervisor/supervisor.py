@@ -69,6 +69,7 @@ class Supervisor:
             settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
         self._scheduler = scheduler
         self._launcher = launcher
+        launcher.log_size = settings.logs.max_size
         self._through_server = bool(settings.workers.server_url)
         self._token = ""
         self._token_came = Condition()
