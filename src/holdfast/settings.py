@@ -73,6 +73,13 @@ def _objects_url(given: Given) -> str:
     return str(parse(text)) if text else ""
 
 
+def _logs_url(given: Given) -> str:
+    text = _objects_url(given)
+    if text.startswith("memory:"):
+        raise ValueError("only this process could read them")
+    return text
+
+
 def _former_urls(given: Given) -> tuple[str, ...]:
     from holdfast.model.object_url import parse
 
@@ -413,6 +420,21 @@ class Logs(Section, frozen=True):
             "(half of it or more) are kept.",
         ),
     ] = 64 * 2**20
+    url: Annotated[
+        str,
+        Meta(
+            description="Where the logs of attempts are copied while they grow, so that they can "
+            "be read from every machine. Do not put credentials here: they come from the "
+            "environment or the machine, as for `object_store.url`. Empty: logs stay on the "
+            "machine that ran the attempt."
+        ),
+        Special(
+            allowed="s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or "
+            "file:///absolute/directory, without credentials, `%`, `?` and `#`; or empty",
+            parse=_logs_url,
+            show=without_password,
+        ),
+    ] = ""
 
 
 class Spark(Section, frozen=True):

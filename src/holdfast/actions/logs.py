@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import commands as c
-from holdfast.errors import NotFound
+from holdfast.errors import HoldfastError, NotFound
 from holdfast.logs.files import LogFile
-from holdfast.logs.log import Log
+from holdfast.logs.log import Log, PiecedLog
 from holdfast.model.path_part import path_part
 from holdfast.model.run import AttemptInfo, TaskInstance
 from holdfast.model.scope import TaskScope
 from holdfast.settings import Settings
-from holdfast.store import Steps
+from holdfast.store import Steps, Store
 
 
 class LoggedAttempt(NamedTuple):
@@ -54,49 +54,91 @@ def host_of(attempt: AttemptInfo | None) -> str:
     return attempt.worker.hostname if attempt and attempt.worker else ""
 
 
-def open_log(settings: Settings, attempt: LoggedAttempt) -> Log | None:
-    """Return the log of an attempt as far as it is on this machine; None where it is not."""
-    # With a server in place of the database, the file of another machine's attempt would be that of
-    # another store.
+def open_log(settings: Settings, attempt: LoggedAttempt, store: Store | None = None) -> Log:
+    """Return the log of an attempt: on this machine, else in storage, else from the server that is
+    configured in place of a database, and is `store`. Raise NotFound where there is none, and
+    BackendFailed if the storage cannot be read."""
+    # With a server, the file of another machine's attempt would be that of another store.
     if not settings.server_url or attempt.host == socket.gethostname():
         file = LogFile(log_path(settings.home, attempt.scope, attempt.number))
-        if file.list():
+        if file.exists():
             return file
-    return None
+    if settings.logs.url:
+        try:
+            stored = _stored(settings, attempt)
+            if stored.exists():
+                return stored
+        except HoldfastError:
+            if not settings.server_url:  # which may have the credentials that are missing here
+                raise
+    if settings.server_url:
+        from holdfast.logs.served import ServedLog
+        from holdfast.stores.http import HttpStore
+
+        assert isinstance(store, HttpStore)
+        served = ServedLog(store, attempt.scope, attempt.number)
+        served.tail(0)
+        return served
+    raise _no_log(settings, attempt)
 
 
-def no_log(settings: Settings, attempt: LoggedAttempt) -> NotFound:
-    """Return the error for a log that is not on this machine."""
+def _stored(settings: Settings, attempt: LoggedAttempt) -> PiecedLog:
+    from holdfast.logs.storage import log_storage  # loads the client for the storage
+
+    return log_storage(settings.logs.url).log(log_key(attempt.scope, attempt.number))
+
+
+def _no_log(settings: Settings, attempt: LoggedAttempt) -> NotFound:
     here = socket.gethostname()
+    where = f"on {here}"
     if attempt.host in ("", here):
-        path = log_path(settings.home, attempt.scope, attempt.number)
-        return NotFound(
-            f"there is no log of {attempt} on {here}: no file {path}",
-            hint="logs are on the machine that ran the attempt, under core.home of its scheduler",
-        )
-    return NotFound(
-        f"there is no log of {attempt} on this machine",
-        hint=f"logs are on the machine that ran the attempt, {attempt.host}, under core.home of "
-        "its scheduler",
-    )
+        where += f" (no file {log_path(settings.home, attempt.scope, attempt.number)})"
+    if settings.logs.url:
+        where += f", nor in {settings.logs.url}"
+    ran = f"the machine that ran the attempt{f', {attempt.host}' if attempt.host else ''}"
+    hint = f"logs are on {ran}, under core.home of its scheduler"
+    if not settings.logs.url:
+        hint += "; with [logs] url, they can be read from every machine"
+    return NotFound(f"there is no log of {attempt} {where}", hint=hint)
 
 
 def log_path(home: Path, scope: TaskScope, attempt: int) -> Path:
     """Return the file with the output of an attempt."""
+    return logs_directory(home) / log_key(scope, attempt)
+
+
+def logs_directory(home: Path) -> Path:
+    """Return the directory with the output of all attempts."""
+    return home / "logs"
+
+
+def log_key(scope: TaskScope, attempt: int) -> str:
+    """Return the path of an attempt's log, relative to the directory of all, and in storage."""
     mapped = f".{scope.map_index}" if scope.map_index >= 0 else ""
     task = path_part(scope.task_id) + mapped
-    return run_logs(home, scope.dag_id, scope.run_id) / task / f"{attempt}.log"
+    return f"{run_key(scope.dag_id, scope.run_id)}/{task}/{attempt}.log"
+
+
+def run_key(dag_id: str, run_id: str) -> str:
+    """Return the path of the logs of a run, relative to the directory of all, and in storage."""
+    return f"{path_part(dag_id)}/{path_part(run_id)}"
 
 
 def run_logs(home: Path, dag_id: str, run_id: str) -> Path:
     """Return the directory with the output of all attempts of a run."""
-    return home / "logs" / path_part(dag_id) / path_part(run_id)
+    return logs_directory(home) / run_key(dag_id, run_id)
 
 
 def service_logs(home: Path) -> Path:
     """Return the directory with the output outside of attempts: of DAG files as they are read,
     callbacks and watchers. It is not below `logs`, where every name may be that of a DAG."""
     return home / "service-logs"
+
+
+def callbacks_log(home: Path) -> Path:
+    """Return the file with the output of callbacks of runs, and of tasks whose attempt was on
+    another machine."""
+    return service_logs(home) / "callbacks.log"
 
 
 def watcher_log(home: Path, asset: str, watcher: str) -> Path:

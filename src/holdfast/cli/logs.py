@@ -6,45 +6,59 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
+from holdfast.errors import NotFound
 from holdfast.logs.log import Log
-
 
 PAUSE: Final = 0.2
 """Seconds between two looks for a log that does not exist yet."""
+LATEST: Final = 15.0
+"""Seconds after the end of an attempt in which the end of its log has to arrive in storage."""
 
 
 def print_log(
-    find: Callable[[], Log | None], tail: int | None, ended: Callable[[], bool] | None
-) -> bool:
+    find: Callable[[], Log], tail: int | None, ended: Callable[[], bool] | None
+) -> Log | None:
     """Print the log, or its last lines; with `ended`, follow it until that returns True.
 
-    Return False where `find` returns no log.
+    Return the log; None if its reader has closed the pipe, and after Ctrl-C. Raise NotFound where
+    `find` does.
     """
-    with suppress(KeyboardInterrupt):
-        while (log := find()) is None:
-            if ended is None or ended():
-                return False
-            time.sleep(PAUSE)
+    try:
+        log = _found(find, ended)
+        _copy(log, 0 if tail is None else log.tail(tail), ended)
+    except KeyboardInterrupt:
+        return None
+    except BrokenPipeError:
+        # Nothing must be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return None
+    return log
+
+
+def _found(find: Callable[[], Log], ended: Callable[[], bool] | None) -> Log:
+    while True:
+        last = ended is None or ended()
         try:
-            _copy(log, 0 if tail is None else log.tail(tail), ended)
-        except BrokenPipeError:
-            # The reader has closed the pipe. Nothing must be written at exit either.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return True
+            return find()
+        except NotFound:
+            if last:
+                raise
+        time.sleep(PAUSE)
 
 
 def _copy(log: Log, offset: int, ended: Callable[[], bool] | None) -> None:
     out = sys.stdout.buffer
+    last, given_up = ended is None, 0.0
     while True:
         # Called before reading, so that everything written before the end is read.
-        last = ended is None or ended()
+        if ended is not None and not last and ended():
+            last, given_up = True, time.monotonic() + LATEST
         while (part := log.read(offset)).text:
             out.write(part.text)
             offset = part.next
         out.flush()
-        if last:
+        if last and (log.is_complete or time.monotonic() >= given_up):
             return
         time.sleep(log.pause)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import click
 
 from holdfast import commands as c
-from holdfast.actions.logs import find_attempt, host_of, no_log, open_log, read_attempt
+from holdfast.actions.logs import find_attempt, host_of, open_log, read_attempt
 from holdfast.actions.tasks import choose, find
 from holdfast.cli.liveview import span_text
 from holdfast.cli.logs import print_log
@@ -237,8 +237,9 @@ def logs(instance: Steps[TaskInstance], number: int | None, follow: bool, tail: 
         def ended() -> bool:
             return run_steps(store, read_attempt(attempt.scope, attempt.number)).ended
 
-        if not print_log(lambda: open_log(settings, attempt), tail, ended if follow else None):
-            raise no_log(settings, attempt)
+        log = print_log(lambda: open_log(settings, attempt, store), tail, ended if follow else None)
+    if log is not None and not log.is_complete and (attempt.ended or follow):
+        say(f"The end of this log has not been uploaded yet: it is on {attempt.host}.")
 
 
 def state_choice(keep: bool, discard: bool) -> Literal["keep", "discard", "default"]:

@@ -66,16 +66,26 @@ class PiecedLog(Log):
     def fetch(self, piece: Piece, at: int, size: int) -> bytes | None:
         """Return up to `size` bytes of a piece; None if the piece has been deleted."""
 
+    def exists(self) -> bool:
+        self._pieces = self.list()
+        return bool(self._pieces)
+
     def read(self, offset: int) -> Part:
+        start, data = self.data(offset, BLOCK)
+        missing = start - offset
+        note = f"[{missing:,} bytes were left out here]\n".encode() if missing else b""
+        return Part(note + data, start + len(data))
+
+    def data(self, offset: int, size: int) -> tuple[int, bytes]:
+        """Return the next bytes of one piece, and their offset, which is larger than `offset` where
+        bytes were left out; no bytes at the end of the log."""
         while (piece := self._find(offset)) is not None:
             at = max(offset - piece.start, 0)
-            data = self.fetch(piece, at, BLOCK)
-            if data is not None:
-                missing = max(piece.start - offset, 0)
-                note = f"[{missing:,} bytes were left out here]\n".encode() if missing else b""
-                return Part(note + data, piece.start + at + len(data))
+            found = self.fetch(piece, at, size)
+            if found is not None:
+                return piece.start + at, found
             self._pieces = ()
-        return Part(b"", offset)
+        return offset, b""
 
     def tail(self, lines: int) -> int:
         self._pieces = self.list()

@@ -105,6 +105,14 @@ class HttpStore(Store):
         issued: Issued = self._decoded(response, partial(msgspec.json.decode, type=Issued))
         return issued.token
 
+    def get(self, path: str) -> Response:
+        """Return the response to a request for a path of the server. Raise the error that it
+        reports."""
+        response = self._ask("GET", path=path)
+        if response.status != HTTPStatus.OK:
+            raise refusal(self.url, response)
+        return response
+
     def close(self) -> None:
         self._transport.close()
 

@@ -45,6 +45,7 @@ from holdfast.runner.scheduler.limits import Limits, Ready
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
 from holdfast.settings import Settings
 from holdfast.stores.offload.configuration import Offloading
+from holdfast.stores.offload.objects.opening import check_installed
 
 CHECK_INTERVAL = 1.0
 """Seconds after which a run is checked in any case: somebody may have cleared a task of it."""
@@ -111,6 +112,8 @@ class Conductor:
 
     def __init__(self, settings: Settings) -> None:
         Offloading.of(settings).check()
+        if settings.logs.url:
+            check_installed("[logs] url")
         self._supervisor = SupervisorLink(settings)
         # Imported while the supervisor starts: loading the database library takes as long.
         from holdfast.connection import open_store
