@@ -29,9 +29,7 @@ REPORT = TaskScope("etl", "r1", "report")
 
 
 @pytest.fixture
-def api(
-    sqlite_database: SqliteDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Api]:
+def api(sqlite_database: SqliteDatabase, tmp_path: Path) -> Iterator[Api]:
     (tmp_path / "holdfast.toml").write_text(f'[logs]\nurl = "file://{tmp_path}/storage"\n')
     with serving(sqlite_database.empty(), tmp_path) as api:
         pipeline.half_way(api.store)
@@ -179,3 +177,17 @@ def test_a_viewer_may_read_logs_and_a_task_may_not(api: Api, tmp_path: Path) -> 
     assert api.of(UserIdentity("vera", Role.VIEWER)).ask("GET", path_of(EXTRACT)).status == 200
     assert api.of(TaskIdentity(EXTRACT, 1)).ask("GET", path_of(EXTRACT)).status == 403
     assert api.ask("GET", path_of(EXTRACT), token="").status == 401
+
+
+def test_the_logs_in_storage_are_deleted_with_their_run_by_an_admin_only(
+    api: Api, tmp_path: Path
+) -> None:
+    storage = LogStorage(f"file://{tmp_path}/storage")
+    storage.put(log_key(EXTRACT, 1), 0, b"text\n")
+    editor = api.of(UserIdentity("ed", Role.EDITOR))
+
+    assert editor.ask("DELETE", "/dags/etl/dagRuns/r1").status == 403
+    assert storage.log(log_key(EXTRACT, 1)).exists()
+
+    assert api.ask("DELETE", "/dags/etl/dagRuns/r1").status == 204
+    assert not storage.log(log_key(EXTRACT, 1)).exists()

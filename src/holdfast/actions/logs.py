@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast import commands as c
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import BackendFailed, HoldfastError, NotFound
 from holdfast.logs.files import LogFile
-from holdfast.logs.log import Log, PiecedLog
+from holdfast.logs.log import Log
 from holdfast.model.path_part import path_part
 from holdfast.model.run import AttemptInfo, TaskInstance
 from holdfast.model.scope import TaskScope
 from holdfast.settings import Settings
 from holdfast.store import Steps, Store
+
+if TYPE_CHECKING:
+    from holdfast.logs.storage import LogStorage
 
 
 class LoggedAttempt(NamedTuple):
@@ -65,7 +68,7 @@ def open_log(settings: Settings, attempt: LoggedAttempt, store: Store | None = N
             return file
     if settings.logs.url:
         try:
-            stored = _stored(settings, attempt)
+            stored = _storage(settings).log(log_key(attempt.scope, attempt.number))
             if stored.exists():
                 return stored
         except HoldfastError:
@@ -82,10 +85,24 @@ def open_log(settings: Settings, attempt: LoggedAttempt, store: Store | None = N
     raise _no_log(settings, attempt)
 
 
-def _stored(settings: Settings, attempt: LoggedAttempt) -> PiecedLog:
+def delete_stored_logs(settings: Settings, dag_id: str, run_id: str) -> None:
+    """Delete the logs of a deleted run from storage, if one is configured. Raise BackendFailed,
+    which names what remains, if that fails."""
+    if settings.logs.url:
+        key = run_key(dag_id, run_id)
+        try:
+            _storage(settings).delete(key)
+        except BackendFailed as error:
+            raise BackendFailed(
+                f"run `{run_id}` of `{dag_id}` is deleted, but not its logs: {error.message}",
+                hint=f"delete {settings.logs.url}/{key} with the tools of the storage",
+            ) from None
+
+
+def _storage(settings: Settings) -> LogStorage:
     from holdfast.logs.storage import log_storage  # loads the client for the storage
 
-    return log_storage(settings.logs.url).log(log_key(attempt.scope, attempt.number))
+    return log_storage(settings.logs.url)
 
 
 def _no_log(settings: Settings, attempt: LoggedAttempt) -> NotFound:

@@ -227,7 +227,7 @@ def backfill(dag_id: str, start: str, end: str, dry_run: bool, as_json: bool) ->
 @json_option
 def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
     """Delete a run with its task instances, their task stores and logs."""
-    from holdfast.actions.logs import run_logs
+    from holdfast.actions.logs import delete_stored_logs, run_logs
 
     settings = load()
     with open_store(settings) as store:
@@ -239,6 +239,7 @@ def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
         store.execute(c.DeleteRun(dag_id, run_id))
     if not settings.server_url:  # a run of that name in the home directory is another store's
         shutil.rmtree(run_logs(settings.home, dag_id, run_id), ignore_errors=True)
+    delete_stored_logs(settings, dag_id, run_id)
     say(f"Deleted run `{run_id}` of `{dag_id}`.")
     if as_json:
         print_document({"deleted": 1})
