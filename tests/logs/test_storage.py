@@ -239,6 +239,38 @@ def test_a_storage_that_fails_is_reported_once_and_tried_again(home, tmp_path, c
     assert whole(stored(url)) == b"one\n"
 
 
+def test_a_log_that_cannot_be_stored_does_not_keep_others_from_it(home, tmp_path):
+    storage = tmp_path / "storage"
+    storage.mkdir()
+    (storage / "bad").write_text("a file where a directory should be")
+    uploads = LogUploads(home, f"file://{storage}")
+    uploads.start()
+
+    for key in ("bad/r1/load/1.log", KEY):
+        with uploads.uploading(home / "logs" / key, new=True):
+            LogWriter(home / "logs" / key, LIMIT).write(b"one\n")
+    wait_until(lambda: is_complete(f"file://{storage}"))
+    uploads.stop()
+
+    assert len(pending(home)) == 1
+
+
+@pytest.mark.parametrize("key", ["", "../holdfast.db", "/etc/passwd", "a/../../1.log", "a/b/c/d"])
+def test_a_record_that_names_no_log_is_not_uploaded(home, url, key):
+    record = home / "log-uploads" / "forged"
+    record.parent.mkdir(parents=True)
+    record.write_text(key)
+    os.utime(record, (0, 0))
+    (home / "holdfast.db").write_text("secret")
+
+    uploads = LogUploads(home, url)
+    uploads.start()
+    wait_until(lambda: not record.exists())
+    uploads.stop()
+
+    assert list(LogStorage(url).names("")) == []
+
+
 def test_what_could_not_be_uploaded_waits_for_the_next_process(home, tmp_path):
     blocked, path = tmp_path / "storage", home / "logs" / KEY
     blocked.write_text("a file where the directory should be")

@@ -11,7 +11,7 @@ from typing import Final
 from holdfast.errors import NotFound
 from holdfast.logs.log import Log
 
-PAUSE: Final = 0.2
+PAUSE: Final = 0.5
 """Seconds between two looks for a log that does not exist yet."""
 LATEST: Final = 15.0
 """Seconds after the end of an attempt in which the end of its log has to arrive in storage."""

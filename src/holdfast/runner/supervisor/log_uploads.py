@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -36,7 +37,9 @@ would cost more traffic, and a smaller one more objects."""
 AT_ONCE: Final = 8
 """Logs that are uploaded at the same time."""
 FRESH: Final = 60.0
-"""Seconds after which an empty file in the directory counts as left by a killed supervisor."""
+"""Seconds after which a file without a key counts as left by a supervisor that was killed before
+it wrote one."""
+_KEY: Final = re.compile(r"(?:[^/.][^/]*/){3}\d+\.log", re.ASCII)
 
 log = logging.getLogger("holdfast.supervisor")
 
@@ -52,7 +55,8 @@ class LogUploads:
         self._uploads: set[_Upload] = set()
         self._woken = Event()
         self._stopping = False
-        self._failure = ""
+        self._failures: list[str] = []
+        """Those of the last uploads."""
         self._thread = Thread(target=self._run, name="upload of logs", daemon=True)
 
     def start(self) -> None:
@@ -87,10 +91,10 @@ class LogUploads:
             is_pass = last or time.monotonic() >= next_pass
             if is_pass:
                 self._adopt()
-            elif self._failure:
+            elif self._failures:
                 continue  # the end of an attempt is no reason to try again earlier
             self._upload(is_pass)
-            if self._failure:
+            if self._failures:
                 next_pass = time.monotonic() + backoff.pause()
             elif is_pass:
                 backoff.reset()
@@ -113,7 +117,7 @@ class LogUploads:
 
     def _upload(self, all_of_them: bool) -> None:
         """Upload all logs, or those of attempts that have ended."""
-        before, self._failure = self._failure, ""
+        before, self._failures = self._failures, []
         uploads = [one for one in self._current() if all_of_them or one.has_ended]
         waiting = iter(uploads)
         # Daemons, unlike the threads of an executor: a storage that hangs does not delay the exit.
@@ -128,17 +132,17 @@ class LogUploads:
         for thread in threads:
             with suppress(RuntimeError):
                 thread.join()
-        if self._failure and not before:
-            log.warning("logs cannot be uploaded, retrying: %s", self._failure)
+        if self._failures and not before:
+            log.warning("logs cannot be uploaded, retrying: %s", self._failures[0])
 
     def _advance(self, waiting: Iterable[_Upload]) -> None:
         for upload in waiting:
-            if self._failure:
-                return
+            if len(self._failures) >= AT_ONCE:
+                return  # not one log is at fault, but the storage
             try:
                 is_complete = upload.advance(log_storage(self._url))
             except HoldfastError as error:
-                self._failure = error.message
+                self._failures.append(error.message)
                 continue
             except Exception:  # as for a file that cannot be read: other logs do not wait for it
                 log.exception("the log %s cannot be uploaded", upload.key)
@@ -246,7 +250,7 @@ def _taken(path: Path) -> tuple[str, _Record] | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         status = os.fstat(descriptor)
         key = os.read(descriptor, 2**12).decode(errors="replace")
-        if key and status.st_nlink:
+        if _KEY.fullmatch(key) and status.st_nlink:
             return key, _Record(path, descriptor)
         if time.time() > status.st_mtime + FRESH:
             path.unlink(missing_ok=True)
