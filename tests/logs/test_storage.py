@@ -14,7 +14,7 @@ import pytest
 from objectserver import object_server
 from project import wait_until
 
-from holdfast.errors import BackendFailed, InvalidSettings
+from holdfast.errors import BackendFailed, InvalidSettings, MissingDependency
 from holdfast.logs.files import LogFile, LogWriter
 from holdfast.logs.log import Log
 from holdfast.logs.storage import LogStorage, StoredLog
@@ -309,6 +309,17 @@ def test_the_logs_of_a_run_are_deleted_from_storage(url):
 def test_a_bucket_that_does_not_exist_is_a_clear_error(bucket):
     with pytest.raises(BackendFailed, match="the bucket does not exist"):
         LogStorage("s3://nobody-has-this/logs").put(KEY, 0, b"text")
+
+
+def test_the_error_without_obstore_names_the_setting_and_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "obstore", None)
+
+    with pytest.raises(
+        MissingDependency, match=r"\[logs\] url needs the package obstore"
+    ) as raised:
+        LogStorage(f"file://{tmp_path}")
+
+    assert "holdfast-state[objects]" in raised.value.hint
 
 
 @pytest.mark.parametrize("url", ["memory://logs", "http://host/logs", "s3://", "logs"])

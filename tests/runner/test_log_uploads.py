@@ -144,3 +144,35 @@ def test_a_storage_that_fails_delays_and_fails_no_task(
 
 def read_log(project: Project) -> str:
     return project.read(".holdfast/logs/d/r/waits/1.log")
+
+
+@pytest.mark.full
+def test_a_log_of_300_mb_is_copied_with_its_beginning_and_its_end(
+    project: Project, tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
+    project.environ["HOLDFAST__LOGS__URL"] = f"file://{tmp_path}/storage"
+
+    ended = project.run_dag(
+        """
+        import os
+        from holdfast.sdk import DAG, task
+
+        with DAG("d"):
+
+            @task
+            def waits():
+                block = b"".join(b"%09d\\n" % number for number in range(1000))
+                for _ in range(30_000):
+                    os.write(1, block)
+
+            waits()
+        """
+    )
+    here, there = project.holdfast(*LOGS), project.holdfast(*LOGS, **elsewhere)
+
+    assert ended.status == 0, ended.err
+    assert there == here
+    assert there.out.startswith("000000000\n") and there.out.endswith("000000999\n")
+    assert there.out.count(" bytes were left out here]\n") == 1
+    copied = sum(path.stat().st_size for path in tmp_path.glob("storage/**/*") if path.is_file())
+    assert copied <= 64 * 2**20

@@ -153,8 +153,8 @@ def service_logs(home: Path) -> Path:
 
 
 def callbacks_log(home: Path) -> Path:
-    """Return the file with the output of callbacks of runs, and of tasks whose attempt was on
-    another machine."""
+    """Return the file with the output of callbacks of runs, and of attempts that have no log here:
+    they were on another machine, or never began."""
     return service_logs(home) / "callbacks.log"
 
 

@@ -137,7 +137,7 @@ class Attempt:
         instance = self._order.instance
         writer = TaskWriter(instance.scope, instance.attempt + 1)
         path = self._log(writer)
-        if not path.exists():  # the attempt and its log were on another machine
+        if not path.exists():  # the attempt was on another machine, or never began
             path = callbacks_log(self._resources.home)
             return self._call_back(writer, kind, error, None, path)
         with self._uploading_log(writer, new=False):
