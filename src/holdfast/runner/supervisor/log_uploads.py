@@ -105,7 +105,7 @@ class LogUploads:
         for upload in self._current():
             # The launcher of a killed supervisor may have written a little longer than it lived.
             upload.has_ended |= upload.is_adopted
-        with suppress(FileNotFoundError):  # there is no such directory before the first upload
+        with suppress(OSError):  # there is no such directory before the first upload
             for name in os.listdir(self._pending):
                 taken = _taken(self._pending / name)
                 if taken is not None:
