@@ -58,7 +58,11 @@ class LogWriter:
         self._path = path
         self._piece_size = max_size // PIECES
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._open()
+        try:
+            self._open()
+        except FileNotFoundError:  # a cleanup has just removed the empty directory
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._open()
 
     def write(self, data: bytes) -> None:
         with suppress(OSError):
