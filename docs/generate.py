@@ -62,7 +62,9 @@ def pages() -> dict[str, str]:
 
 def cli_page() -> str:
     parts = ["# Command line", CLI_INTRODUCTION]
-    for context in contexts(click.Context(cli, info_name="holdfast", terminal_width=80)):
+    for context in contexts(
+        cli.make_context("holdfast", [], resilient_parsing=True, terminal_width=80)
+    ):
         level = "#" * (2 + len(context.command_path.split()) - 1)
         parts.append(f"{level} {context.command_path}")
         parts.append(f"```text\n{context.command.get_help(context)}\n```")

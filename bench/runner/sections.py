@@ -7,17 +7,25 @@ from pathlib import Path
 from statistics import median
 
 from bench.report import Report, Table, crossed
-from bench.runner import demo, empty, four, pipe, sparkstart
+from bench.runner import demo, empty, four, pipe, scheduling, sparkstart
 from bench.size import SIZE
 
 ROUNDS = SIZE.of(1, 3, 5)
 """Runs of one thing, of which the median counts."""
 INSTANCES = SIZE.of(20, 300, 1000)
 """Of a mapped task that does nothing."""
+DAGS = SIZE.of(2, 20, 20)
+DAG_INSTANCES = SIZE.of(5, 50, 100)
+FILES = SIZE.of(8, 500, 500)
+IDLE_SECONDS = SIZE.of(2.0, 20.0, 60.0)
+DUE_RUNS = SIZE.of(1, 5, 10)
 
 _IMPORTS = "most of it is Python loading the database library, in two processes at a time"
 _CROSSING = "two processes wake each other for each call"
 _SESSION = "opening the session, or planning the job, took longer; the machine was slow at that"
+_STARTS = "each is a process of its own, which the machine was slow to start"
+_IDLE = "it looks at each file once a second"
+_LATE = "the machine was busy when the run was due"
 _CALLS = "the tasks did little else, or the disk was slow at making writes durable"
 
 
@@ -103,4 +111,39 @@ def empty_tasks(run: Run) -> None:
     run.report.tables.append(crossed(title, "process", cells))
 
 
-SECTIONS = (four_tasks, store_from_a_task, first_spark_job, store_in_the_demo, empty_tasks)
+def busy_scheduler(run: Run) -> None:
+    busy = scheduling.busy(run.directory, DAGS, DAG_INSTANCES)
+    each = 1000 * busy.seconds / busy.instances
+    cells = {
+        "ms of processor time for an instance": {
+            name: f"{1000 * used / busy.instances:.1f}" for name, used in busy.cpu.items()
+        }
+    }
+    title = f"{busy.instances:,} instances of an empty task in {DAGS} DAGs: {each:.1f} ms for each"
+    run.report.tables.append(crossed(title, "process", cells))
+    memory = [("task processes at once", str(busy.most_tasks)), ("MB", f"{busy.most_memory:,.0f}")]
+    run.report.tables.append(Table("At most, meanwhile", ("", ""), memory))
+    run.report.at_most(12, "scheduler: an empty task", each, _STARTS, unit=" ms")
+
+
+def idle_scheduler(run: Run) -> None:
+    shares = scheduling.idle(run.directory, FILES, IDLE_SECONDS)
+    cells = {"share of a core": {name: f"{100 * used:.1f} %" for name, used in shares.items()}}
+    title = f"A scheduler with {FILES} DAG files and nothing to do"
+    run.report.tables.append(crossed(title, "process", cells))
+    total = 100 * sum(shares.values())
+    run.report.at_most(3, "idle scheduler: share of a core", total, _IDLE, unit=" %")
+
+
+def due_runs(run: Run) -> None:
+    delays = scheduling.delays(run.directory, DUE_RUNS)
+    rows = [("median", f"{median(delays):.2f}"), ("longest", f"{max(delays):.2f}")]
+    title = f"Seconds from when a run is due to the start of its task, {len(delays)} runs"
+    run.report.tables.append(Table(title, ("", "seconds"), rows))
+    run.report.at_most(1, "a due run starts after", max(delays), _LATE, unit=" s")
+
+
+SECTIONS = (
+    *(four_tasks, store_from_a_task, first_spark_job, store_in_the_demo, empty_tasks),
+    *(busy_scheduler, idle_scheduler, due_runs),
+)

@@ -42,7 +42,7 @@ def test_assets_are_listed_as_json(holdfast):
     (orders,) = json.loads(holdfast("assets", "list", "--json").out)["assets"]
 
     assert orders["dags"] == ["etl", "mart"]
-    assert orders["active"] is True
+    assert orders["is_active"] is True
     assert orders["last_event_at"].startswith("20")
 
 
@@ -59,13 +59,17 @@ def test_an_asset_is_shown_as_json(holdfast):
     found = json.loads(holdfast("assets", "show", "orders", "--json").out)
 
     assert found["entries"][0]["value"] == 7
-    assert found["asset_events"][0] | {"at": ""} == {
-        "asset": "orders",
-        "asset_uri": "s3://lake/orders",
+    assert found["asset_events"][0] | {"timestamp": ""} == {
+        "asset_id": 1,
+        "name": "orders",
+        "uri": "s3://lake/orders",
         "number": 1,
-        "at": "",
+        "timestamp": "",
         "extra": {"rows": 7},
-        "source": {"dag_id": "etl", "run_id": "r1", "task_id": "load", "map_index": 0},
+        "source_dag_id": "etl",
+        "source_run_id": "r1",
+        "source_task_id": "load",
+        "source_map_index": 0,
     }
 
 

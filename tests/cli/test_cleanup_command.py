@@ -52,7 +52,7 @@ class CustomStore(Store):
 def custom(monkeypatch, project):
     def make(cleans_up: bool) -> CustomStore:
         store = CustomStore(cleans_up)
-        monkeypatch.setattr("holdfast.connection.open_store", lambda settings: store)
+        monkeypatch.setattr("holdfast.connection.open_store", lambda settings, **options: store)
         (project / "holdfast.toml").write_text('[state_store]\nbackend = "custom.Backend"')
         return store
 

@@ -20,6 +20,15 @@ def test_config_list_shows_value_origin_and_meaning(holdfast, project, monkeypat
     assert "s3cret" not in result.out
 
 
+def test_config_get_prints_one_value(holdfast, project):
+    (project / "holdfast.toml").write_text("[state_store]\nclear_on_success = true")
+
+    assert holdfast("config", "get", "state_store.clear_on_success").out == "true\n"
+    unknown = holdfast("config", "get", "state_store.clear_on_sucess")
+    assert (unknown.status, unknown.out) == (1, "")
+    assert "known: state_store.clear_on_success" in unknown.err
+
+
 def test_config_list_as_json(holdfast):
     rows = {row["name"]: row for row in json.loads(holdfast("config", "list", "--json").out)}
 

@@ -9,7 +9,8 @@ from datetime import timedelta
 import pipeline
 import pytest
 
-from holdfast.commands import SaveFileError
+from holdfast.actions.logs import run_logs
+from holdfast.commands import FinishRun, ListDags, ListRuns, SaveFileError
 from holdfast.connection import open_store
 from holdfast.model.dag import (
     AliasSpec,
@@ -22,6 +23,7 @@ from holdfast.model.dag import (
     OnAssets,
     Once,
 )
+from holdfast.model.run import RunState
 from holdfast.model.schedule_text import schedule_text
 from holdfast.settings import load
 from holdfast.store import Store
@@ -54,8 +56,8 @@ def test_dags_are_listed_as_json(holdfast):
     assert found["total_entries"] == 2
     etl = found["dags"][0]
     assert etl["dag_id"] == "etl"
-    assert etl["schedule"] == {"type": "cron", "expression": "0 3 * * *", "timezone": "UTC"}
-    assert etl["last_run_state"] is None
+    assert (etl["timetable_summary"], etl["is_paused"]) == ("0 3 * * *", False)
+    assert etl["last_dag_run_state"] is None
 
 
 def test_broken_files_are_reported_beside_the_list(holdfast, store):
@@ -73,7 +75,7 @@ def test_errors_are_shown_with_their_tracebacks(holdfast, store):
     store.execute(SaveFileError("dags/bad.py", "Traceback\n  line 1\nNameError: x\n"))
 
     assert holdfast("dags", "errors").out == ("dags/bad.py:\nTraceback\n  line 1\nNameError: x\n\n")
-    assert json.loads(holdfast("dags", "errors", "--json").out)["import_errors"][0]["file"]
+    assert json.loads(holdfast("dags", "errors", "--json").out)["import_errors"][0]["filename"]
 
 
 def test_without_errors_there_is_no_output(holdfast):
@@ -133,3 +135,30 @@ A, B = AssetSpec("a", "s3://a"), AssetRefSpec(uri="s3://b")
 )
 def test_schedules_are_described_in_words(schedule, text):
     assert schedule_text(schedule) == text
+
+
+def test_a_dag_is_deleted_after_a_preview(holdfast, store, project):
+    pipeline.half_way(store)
+    busy = holdfast("dags", "delete", "etl", "--dry-run")
+    store.execute(FinishRun("etl", "r1", pipeline.WORKER, RunState.FAILED, waiting=2))
+    logs = run_logs(project / ".holdfast", "etl", "r1")
+    logs.mkdir(parents=True)
+
+    preview = holdfast("dags", "delete", "etl", "--dry-run", "--json")
+    kept = logs.exists()
+    deleted = holdfast("dags", "delete", "etl", "--yes")
+
+    assert busy.status == 1
+    assert busy.err.startswith("error: 1 runs of DAG `etl` have not ended\nhint: ")
+    assert json.loads(preview.out) == {"dag_id": "etl", "runs": 1, "dry_run": True}
+    assert preview.err == "Would delete DAG `etl` with 1 run.\n"
+    assert deleted.err == "Deleted DAG `etl` with 1 run.\n"
+    assert (kept, logs.exists()) == (True, False)
+    assert [one.dag_id for one in store.execute(ListDags())] == ["mart"]
+    assert store.execute(ListRuns(dag_id="etl")) == ()
+    assert holdfast("dags", "delete", "etl", "--yes").status == 1
+
+
+def test_a_dag_is_not_deleted_without_confirmation(holdfast, store):
+    assert holdfast("dags", "delete", "etl").status == 2
+    assert [one.dag_id for one in store.execute(ListDags())] == ["etl", "mart"]

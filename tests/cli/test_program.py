@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -145,7 +146,7 @@ def test_an_id_that_cannot_exist_is_bad_usage(program, args):
 
 
 def failing(error):
-    def open_store(settings):
+    def open_store(settings, **options):
         raise error
 
     return open_store
@@ -208,3 +209,22 @@ def test_a_command_imports_only_what_it_needs(program, args, unused):
     )
 
     assert set(done.stderr.split()).isdisjoint(unused)
+
+
+def test_a_reader_that_leaves_early_is_no_error(project):
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    with os.fdopen(writer, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "holdfast", "config", "list"],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+def test_help_has_a_short_form(holdfast):
+    assert holdfast("runs", "list", "-h") == holdfast("runs", "list", "--help")

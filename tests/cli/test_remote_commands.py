@@ -14,6 +14,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import click
 import msgspec
@@ -42,7 +43,7 @@ RUN = ("etl", "r1")
 TASK = ("--dag-id", "etl", "--run-id", "r1", "--task-id", "extract")
 ORDERS = ("--asset", "orders")
 STATE = "state-store"
-GROUPS = ("assets", "auth", "config", "dags", "db", "runs", "state-store", "tasks")
+GROUPS = ("assets", "auth", "config", "dags", "db", "pools", "runs", "state-store", "tasks")
 
 READING: list[tuple[str, ...]] = [
     ("assets", "list"),
@@ -61,6 +62,8 @@ READING: list[tuple[str, ...]] = [
     ("dags", "show", "elt"),
     ("dags", "errors"),
     ("dags", "errors", "--json"),
+    ("pools", "list"),
+    ("pools", "list", "--json"),
     ("runs", "list"),
     ("runs", "list", "--limit", "1500", "--json"),
     ("runs", "list", "--dag-id", "etl", "--state", "running"),
@@ -93,6 +96,9 @@ READING: list[tuple[str, ...]] = [
 WRITING: list[tuple[str, ...]] = [
     ("dags", "pause", "etl"),
     ("dags", "unpause", "etl", "--json"),
+    ("pools", "set", "warehouse", "3", "--description", "the old one"),
+    ("pools", "set", "warehouse", "4", "--json"),
+    ("pools", "delete", "warehouse", "--yes"),
     ("runs", "trigger", "etl", "--run-id", "r2", "--conf", '{"a": 1}'),
     ("runs", "trigger", "etl", "--run-id", "r2", "--json"),
     ("runs", "trigger", "etl", "--run-id", "r1"),
@@ -112,6 +118,8 @@ WRITING: list[tuple[str, ...]] = [
 ]
 RULING: list[tuple[str, ...]] = [
     ("assets", "delete", "orders", "--yes"),
+    ("dags", "delete", "mart", "--yes", "--json"),
+    ("dags", "delete", "mart", "--dry-run"),
     ("runs", "delete", *RUN, "--yes", "--json"),
     (STATE, "cleanup-task-store"),
     (STATE, "cleanup-task-store", "--batch-size", "1", "--verbose", "--json"),
@@ -132,7 +140,7 @@ NEEDING_THE_DATABASE: list[tuple[str, ...]] = [
     ("auth", "user-token", "--role", "viewer"),
     ("auth", "worker-token"),
 ]
-WITHOUT_A_STORE = {("completion",), ("config", "list")}
+WITHOUT_A_STORE = {("completion",), ("config", "get"), ("config", "list")}
 ON_SPARK = {(STATE, name) for name in ("copy", "export", "import", "reconcile")}
 
 
@@ -272,7 +280,7 @@ def test_an_editor_is_told_what_only_an_admin_may_do(
 def test_an_editor_may_write(remote: Callable[..., Result]) -> None:
     done = [remote(*line, role=Role.EDITOR).status for line in WRITING]
 
-    assert done == [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2]
+    assert done == [0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2]
 
 
 def test_a_write_is_recorded_as_that_of_the_person_in_the_token(
@@ -525,3 +533,32 @@ def answer_like_a_website(listener: socket.socket) -> None:
         connection.sendall(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nhi"
         )
+
+
+def test_the_command_line_prints_what_the_api_answers(
+    remote: Callable[..., Result], stores: ServedStores
+) -> None:
+    token = stores.server.tokens.issue(UserIdentity(ME, Role.VIEWER))
+
+    def answer(path: str) -> Any:
+        request = Request(f"{stores.server.url}/api/v2{path}")
+        request.add_header("Authorization", f"Bearer {token}")
+        with urlopen(request) as response:
+            return json.load(response)
+
+    def printed(*line: str) -> Any:
+        return json.loads(remote(*line, "--json").out)
+
+    assert printed("runs", "list", "--dag-id", "etl") == answer("/dags/etl/dagRuns")
+    run = printed("runs", "show", *RUN)
+    assert answer("/dags/etl/dagRuns/r1").items() <= run.items()
+    tasks = "/dags/etl/dagRuns/r1/taskInstances"
+    assert printed("tasks", "list", *RUN) == answer(tasks)
+    assert printed("tasks", "show", *RUN, "extract") == answer(f"{tasks}/extract")
+    assert printed("assets", "events") == answer("/assets/events")
+    assert printed("pools", "list") == answer("/pools")
+    assert printed("dags", "errors") == answer("/importErrors")
+    etl = printed("dags", "list")["dags"][0]
+    assert answer("/dags")["dags"][0].items() <= etl.items()
+    [asset] = printed("assets", "list")["assets"]
+    assert answer("/assets")["assets"][0].items() <= asset.items()

@@ -48,7 +48,7 @@ def test_runs_are_listed_by_dag_and_state(holdfast, store):
 
     def listed(*options: str) -> list[str]:
         found = json.loads(holdfast("runs", "list", "--json", *options).out)
-        return [run["run_id"] for run in found["dag_runs"]]
+        return [run["dag_run_id"] for run in found["dag_runs"]]
 
     assert listed("--dag-id", "mart") == ["m1"]
     assert listed("--state", "running") == ["r1"]

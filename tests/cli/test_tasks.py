@@ -53,7 +53,7 @@ def states(store: Store) -> dict[str, TaskState]:
 def test_task_instances_are_listed(holdfast):
     header, extract, *_, report = holdfast("tasks", "list", *RUN).out.splitlines()
 
-    assert header == "task\tmap index\tstate\tattempt\tstarted\ttime\terror"
+    assert header == "task\tmap index\tstate\tattempt\tstarted\ttime\treason"
     assert extract.startswith("extract\t-1\tsuccess\t1\t20")
     assert report == "report\t-1\tscheduled\t0\t\t\t"
 
@@ -69,19 +69,21 @@ def test_task_instances_are_listed_as_json(holdfast):
     found = json.loads(holdfast("tasks", "list", *RUN, "--json").out)
 
     assert found["total_entries"] == 5
-    assert found["task_instances"][2] | {"started_at": "", "ended_at": ""} == {
+    assert found["task_instances"][2] | {"id": "", "start_date": "", "end_date": ""} == {
+        "id": "",
         "dag_id": "etl",
-        "run_id": "r1",
+        "dag_run_id": "r1",
         "task_id": "load",
         "map_index": 1,
         "state": "failed",
-        "attempt": 1,
+        "try_number": 1,
         "failures": 1,
         "interruptions": 0,
-        "ready_at": None,
-        "started_at": "",
-        "ended_at": "",
+        "not_before": None,
+        "start_date": "",
+        "end_date": "",
         "error": "ValueError: no data",
+        "waits_for": "",
     }
 
 
@@ -103,7 +105,7 @@ def test_a_task_is_shown_as_json(holdfast):
 
     (attempt,) = json.loads(result.out)["attempts"]
     assert (attempt["outcome"], attempt["exit_status"], attempt["signal"]) == ("success", 0, None)
-    assert attempt["worker"] == {"host": "here", "pid": 4711, "started": "1"}
+    assert (attempt["hostname"], attempt["pid"]) == ("here", 4711)
 
 
 def test_a_mapped_task_without_index_is_an_error(holdfast):

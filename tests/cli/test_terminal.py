@@ -92,3 +92,11 @@ def test_cleanup_shows_its_progress_and_ends_with_the_count(terminal, program, t
     assert status == 0
     assert "Deleting expired entries" in screen
     assert screen.endswith("5 rows deleted.\r\n")
+
+
+def test_settings_are_shown_above_their_meaning(terminal, project):
+    status, screen = terminal("config", "list")
+
+    assert status == 0
+    assert "core.home = .holdfast  (default)\r\n    Directory of the embedded database." in screen
+    assert max(len(line) for line in screen.splitlines() if line.startswith("    ")) <= 100

@@ -145,12 +145,11 @@ def test_opening_a_database_migrated_by_a_newer_version_is_an_error(database_url
     with engine.begin() as connection:
         connection.execute(sa.text(f"UPDATE {schema.VERSION_TABLE} SET version_num = '9999'"))
     try:
-        for opened in (SqlStore, schema.migrate):
+        for opened in (SqlStore, schema.migrate, schema.check):
             error = refusal(SchemaMismatch, opened, database_url)
             assert "9999" in error.message
             assert "upgrade Holdfast" in error.hint
         refusal(SchemaMismatch, schema.downgrade, database_url, "base")
-        assert schema.check(database_url) == ("9999", schema.HEAD)
     finally:
         with engine.begin() as connection:
             restore = sa.text(f"UPDATE {schema.VERSION_TABLE} SET version_num = :head")

@@ -185,3 +185,18 @@ def test_tokens_that_expired_while_the_server_was_down_cost_no_attempt(
     assert project.run_of().state is RunState.SUCCESS
     attempts = [c.ListAttempts(TaskScope("d", "r", "part", index)) for index in range(3)]
     assert [len(project.store.execute(one)) for one in attempts] == [1, 1, 1]
+
+
+def test_another_signing_key_than_the_servers_is_an_error_at_the_start(
+    project: Project, servers: list[Served]
+) -> None:
+    other = {"HOLDFAST__API__SIGNING_KEY": KEY[::-1]}
+    url = {"HOLDFAST__WORKERS__SERVER_URL": servers[0].url}
+
+    result = project.holdfast("run", "dag.py", **other, **url)
+
+    assert (result.status, result.out) == (2, "")
+    assert result.err == (
+        f"error: the server {servers[0].url} does not accept tokens that are signed here, as its "
+        "signing key is another\nhint: set the same [api] signing_key here and on the server\n"
+    )

@@ -59,6 +59,7 @@ class Known:
         pipeline.half_way(api.store)
         asset = api.store.execute(c.GetAsset(AssetScope(name="orders")))
         attempt = api.store.execute(c.StartAttempt(LOADING))
+        api.store.execute(c.SetPool(name="warehouse", slots=1))
         api.put(f"{STATE}/k", 1)
         api.put(f"/assets/{asset.asset_id}/state-store/k", 1)
         self.task = TaskIdentity(LOADING, attempt, (ORDERS,))
@@ -72,6 +73,7 @@ class Known:
             "name": "orders",
             "uri": "s3://lake/orders",
             "key": "k",
+            "pool_name": "warehouse",
         }
 
 

@@ -311,3 +311,32 @@ def test_the_runs_of_an_unknown_dag_are_not_found(api: Api) -> None:
 
     assert (reply.status, reply.reason) == (404, "not_found")
     assert api.get("/dags/etl/dagRuns?state=failed") == {"dag_runs": [], "total_entries": 0}
+
+
+def test_a_dag_without_a_file_is_deleted_with_its_runs_and_logs(api: Api, tmp_path: Path) -> None:
+    logs = run_logs(tmp_path / ".holdfast", "etl", "r1")
+    logs.mkdir(parents=True)
+    busy = api.ask("DELETE", "/dags/etl")
+    api.store.execute(c.FinishRun("etl", "r1", pipeline.WORKER, RunState.FAILED, waiting=2))
+
+    deleted = api.ask("DELETE", "/dags/etl")
+
+    assert (busy.status, busy.reason) == (409, "conflict")
+    assert deleted.status == 204
+    assert api.ask("GET", "/dags/etl").status == 404
+    assert api.ask("GET", f"{RUNS}/r1").status == 404
+    assert not logs.exists()
+    assert api.ask("DELETE", "/dags/etl").status == 404
+
+
+def test_files_that_cannot_be_imported_are_listed_with_their_tracebacks(api: Api) -> None:
+    api.store.execute(c.SaveFileError("dags/broken.py", "Traceback\nSyntaxError: x"))
+
+    found = api.get("/importErrors")
+
+    [error] = found["import_errors"]
+    assert (error["filename"], error["stack_trace"]) == (
+        "dags/broken.py",
+        "Traceback\nSyntaxError: x",
+    )
+    assert found["total_entries"] == 1

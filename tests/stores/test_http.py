@@ -123,7 +123,7 @@ def test_a_token_without_permission_is_refused(served: ServedStores, behind: Sql
     token = served.server.tokens.issue(UserIdentity("vic", Role.VIEWER))
     with HttpStore(served.server.url, token) as store:
         assert store.execute(c.Get(ORDERS, "k")) is None
-        with pytest.raises(Forbidden, match="viewer vic may not do this\nhint: an editor"):
+        with pytest.raises(Forbidden, match="viewer vic may not do this\nhint: it needs"):
             store.execute(c.Set(ORDERS, "k", "1", ANN))
 
 
@@ -415,7 +415,7 @@ def test_a_server_without_token_is_an_error_that_says_where_to_put_it(
 ) -> None:
     monkeypatch.delenv("HOLDFAST_TOKEN", raising=False)
 
-    with pytest.raises(NoToken, match="hint: .*token=….*HOLDFAST_TOKEN.*holdfast auth user-token"):
+    with pytest.raises(NoToken, match="hint: set HOLDFAST_TOKEN, or pass token=…"):
         holdfast.connect("http://127.0.0.1:8793")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -85,18 +86,21 @@ def open_log(settings: Settings, attempt: LoggedAttempt, store: Store | None = N
     raise _no_log(settings, attempt)
 
 
-def delete_stored_logs(settings: Settings, dag_id: str, run_id: str) -> None:
-    """Delete the logs of a deleted run from storage, if one is configured. Raise BackendFailed,
-    which names what remains, if that fails."""
-    if settings.logs.url:
-        key = run_key(dag_id, run_id)
-        try:
-            _storage(settings).delete(key)
-        except BackendFailed as error:
-            raise BackendFailed(
-                f"run `{run_id}` of `{dag_id}` is deleted, but not its logs: {error.message}",
-                hint=f"delete {settings.logs.url}/{key} with the tools of the storage",
-            ) from None
+def delete_stored_logs(settings: Settings, dag_id: str, run_id: str | None = None) -> None:
+    """Delete the logs of a deleted run, or of all runs of a deleted DAG, from storage, if one is
+    configured. Raise BackendFailed, which names what remains, if that fails."""
+    if not settings.logs.url:
+        return
+    deleted, key = f"DAG `{dag_id}`", path_part(dag_id)
+    if run_id is not None:
+        deleted, key = f"run `{run_id}` of `{dag_id}`", run_key(dag_id, run_id)
+    try:
+        _storage(settings).delete(key)
+    except BackendFailed as error:
+        raise BackendFailed(
+            f"{deleted} is deleted, but not its logs: {error.message}",
+            hint=f"delete {settings.logs.url}/{key} with the tools of the storage",
+        ) from None
 
 
 def _storage(settings: Settings) -> LogStorage:
@@ -144,6 +148,11 @@ def run_key(dag_id: str, run_id: str) -> str:
 def run_logs(home: Path, dag_id: str, run_id: str) -> Path:
     """Return the directory with the output of all attempts of a run."""
     return logs_directory(home) / run_key(dag_id, run_id)
+
+
+def remove_logs_of_dag(home: Path, dag_id: str) -> None:
+    """Remove the output of all runs of a DAG."""
+    shutil.rmtree(logs_directory(home) / path_part(dag_id), ignore_errors=True)
 
 
 def service_logs(home: Path) -> Path:

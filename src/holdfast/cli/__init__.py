@@ -9,10 +9,11 @@ from __future__ import annotations
 import gc
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
 
 import click
 
@@ -27,6 +28,7 @@ COMMANDS: Final = {
     "config": "config.command",
     "dags": "dags.command",
     "db": "db.command",
+    "pools": "pools.command",
     "run": "run.command",
     "runs": "runs.command",
     "scheduler": "services.scheduler",
@@ -51,8 +53,15 @@ class LazyGroup(click.Group):
         module, name = COMMANDS[cmd_name].split(".")
         return cast(click.Command, getattr(import_module(f"{__name__}.{module}"), name))
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # as in `holdfast runs list | head`
+            _discard_stdout()
+            ctx.exit(128 + signal.SIGPIPE)
 
-@click.group(cls=LazyGroup)
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="holdfast %(version)s")
 def cli() -> None:
     """Durable state for Spark data pipelines."""
@@ -101,6 +110,12 @@ def _prepare_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  (open until the end)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _discard_stdout() -> None:
+    """Let what is still to be written to stdout, whose reader has gone, be written nowhere."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def fail(message: str, hint: str, status: int) -> int:

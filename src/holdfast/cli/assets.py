@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import click
-from msgspec import Raw
 
 from holdfast import commands as c
 from holdfast.actions.loads import Load, loads_of
 from holdfast.cli import document
+from holdfast.cli.document import as_written
 from holdfast.cli.opening import as_worker, open_store
 from holdfast.cli.output import (
     json_option,
@@ -24,8 +24,8 @@ from holdfast.cli.output import (
 from holdfast.cli.parameter import limit_option
 from holdfast.cli.question import ask, yes_option
 from holdfast.errors import NotSupported
+from holdfast.model import run_presentation
 from holdfast.model.entry import AssetInfo
-from holdfast.model.presentation import of_scope
 from holdfast.model.run import AssetEvent
 from holdfast.model.scope import AssetScope
 from holdfast.model.value import check_key
@@ -125,9 +125,12 @@ def list_events(name: str | None, limit: int, as_json: bool) -> None:
     """List the changes of assets, newest first."""
     with open_store(load()) as store:
         scope = None if name is None else AssetScope(name=name)
-        events = store.execute(c.ListAssetEvents(scope, limit))
+        listing = c.ListAssetEvents(scope, limit)
+        events = store.execute(listing)
+        total = store.execute(c.Count(listing)) if as_json else 0
     if as_json:
-        print_document({"asset_events": [of_event(event) for event in events]})
+        documents = [of_event(event) for event in events]
+        print_document({"asset_events": documents, "total_entries": total})
     elif events:
         print_events(events)
     else:
@@ -239,25 +242,10 @@ def declared_by(asset: AssetInfo) -> str:
 
 
 def of_asset(asset: AssetInfo, events: Sequence[AssetEvent]) -> dict[str, Any]:
-    """Return an asset, with its newest events, in the form that `--json` prints."""
-    return {
-        "asset_id": asset.asset_id,
-        "name": asset.name,
-        "uri": asset.uri,
-        "by_hand": asset.by_hand,
-        "dags": asset.dags,
-        "active": asset.orphaned_at is None,
-        "orphaned_at": asset.orphaned_at,
-        "last_event_at": events[0].at if events else None,
-    }
+    """Return an asset in the form that `--json` prints, with the time of its newest event."""
+    newest = events[0].at if events else None
+    return run_presentation.of_asset(asset) | {"last_event_at": newest}
 
 
 def of_event(event: AssetEvent) -> dict[str, Any]:
-    """Return an event in the form that `--json` prints."""
-    return {
-        **of_scope(event.asset),
-        "number": event.number,
-        "at": event.at,
-        "extra": Raw(event.extra),
-        "source": of_scope(event.source) if event.source else None,
-    }
+    return run_presentation.of_event(event, as_written)

@@ -10,19 +10,32 @@ import click
 import msgspec
 
 from holdfast import commands as c
+from holdfast.actions.dags import count_runs, delete_dag
+from holdfast.actions.logs import delete_stored_logs, remove_logs_of_dag
 from holdfast.cli.opening import open_store
-from holdfast.cli.output import json_option, print_document, print_facts, print_table, say, when
+from holdfast.cli.output import (
+    counted,
+    json_option,
+    print_document,
+    print_facts,
+    print_table,
+    say,
+    when,
+)
 from holdfast.cli.parameter import ID
+from holdfast.cli.question import ask, yes_option_if
+from holdfast.model import run_presentation
 from holdfast.model.dag import TaskSpec, spec_of
 from holdfast.model.run import DagInfo, FileInfo, Run
 from holdfast.model.schedule_text import asset_text, interval_text, schedule_text
 from holdfast.model.timetable import next_run_at
 from holdfast.settings import load
+from holdfast.store import run
 
 
 @click.group("dags")
 def command() -> None:
-    """List, show, pause and unpause DAGs."""
+    """List, show, pause, unpause and delete DAGs."""
 
 
 @command.command("list")
@@ -105,7 +118,8 @@ def errors(as_json: bool) -> None:
     with open_store(load()) as store:
         broken = [file for file in store.execute(c.ListFiles()) if file.error]
     if as_json:
-        print_document({"import_errors": broken, "total_entries": len(broken)})
+        documents = [run_presentation.of_import_error(file) for file in broken]
+        print_document({"import_errors": documents, "total_entries": len(broken)})
         return
     for file in broken:
         click.echo(f"{file.file}:\n{file.error.rstrip()}\n")
@@ -129,36 +143,47 @@ def unpause(dag_id: str, as_json: bool) -> None:
     set_paused(dag_id, False, as_json)
 
 
+@command.command("delete")
+@click.argument("dag_id", type=ID)
+@click.option("--dry-run", is_flag=True, is_eager=True, help="Only say what would be deleted.")
+@yes_option_if(lambda params: not params["dry_run"])
+@json_option
+def delete(dag_id: str, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Delete a DAG whose file is gone, with its runs, their task instances, state and logs.
+
+    Its assets stay, as long as another DAG declares them. If the file comes back, the DAG is new:
+    not paused, and its schedule starts from then.
+    """
+    settings = load()
+    with open_store(settings) as store:
+        runs = run(store, count_runs(dag_id))
+        what = f"DAG `{dag_id}` with {counted(runs, 'run', 'runs')}"
+        if not dry_run:
+            ask(f"Delete {what}, their task instances, state and logs?", yes)
+            run(store, delete_dag(dag_id))
+    if not dry_run and not settings.server_url:  # logs in this home directory are another store's
+        remove_logs_of_dag(settings.home, dag_id)
+    if not dry_run:
+        delete_stored_logs(settings, dag_id)
+    say(f"{'Would delete' if dry_run else 'Deleted'} {what}.")
+    if as_json:
+        print_document({"dag_id": dag_id, "runs": runs, "dry_run": dry_run})
+
+
 def set_paused(dag_id: str, paused: bool, as_json: bool) -> None:
     with open_store(load()) as store:
         store.execute(c.PauseDag(dag_id, paused))
     say(f"DAG `{dag_id}` is {'paused' if paused else 'no longer paused'}.")
     if as_json:
-        print_document({"dag_id": dag_id, "paused": paused})
+        print_document({"dag_id": dag_id, "is_paused": paused})
 
 
 def of_dag(dag: DagInfo, runs: Sequence[Run], now: datetime) -> dict[str, Any]:
-    """Return a DAG, with its newest runs, in the form that `--json` prints."""
-    spec = spec_of(dag)
-    return {
-        "dag_id": dag.dag_id,
-        "file": dag.file,
-        "description": spec.description,
-        "tags": spec.tags,
-        "schedule": spec.schedule,
-        "schedule_text": schedule_text(spec.schedule),
-        "start_date": spec.start_date,
-        "end_date": spec.end_date,
-        "catchup": spec.catchup,
-        "max_active_tasks": spec.max_active_tasks,
-        "max_active_runs": spec.max_active_runs,
-        "paused": dag.paused,
-        "next_run_at": next_run_at(dag, now),
-        "last_run_id": runs[0].run_id if runs else None,
-        "last_run_state": runs[0].state if runs else None,
-        "saved_at": dag.saved_at,
-        "seen_at": dag.seen_at,
-        "stale_at": dag.stale_at,
+    """Return a DAG in the form that `--json` prints, with its newest run."""
+    newest = runs[0] if runs else None
+    return run_presentation.of_dag(dag, now) | {
+        "last_dag_run_id": newest and newest.run_id,
+        "last_dag_run_state": newest and newest.state,
     }
 
 

@@ -57,5 +57,10 @@ def line(text: str, where: str) -> str:
     return shown_json(text, where) if reference is None else REFERENCE + one_line(reference)
 
 
+def as_written(text: str) -> Raw:
+    """Return JSON text, to be printed as it is."""
+    return Raw(text)
+
+
 def _read(text: str, where: str) -> Raw:
     return Raw(shown_json(text, where))

@@ -239,7 +239,7 @@ def fitting(rows: list[Row], height: int) -> tuple[list[Row], list[Row]]:
 
 def _row(one: TaskInstance, progress: Any, now: datetime) -> Row:
     state = one.state or TaskState.SCHEDULED
-    detail = one_line(one.error)
+    detail = f"waits for {one.waits_for}" if one.waits_for else one_line(one.error)
     if state is TaskState.RUNNING:
         detail = "" if progress is None else progress_text(progress)
     elif state is TaskState.UP_FOR_RETRY and one.ready_at is not None and one.ready_at > now:

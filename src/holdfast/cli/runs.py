@@ -10,12 +10,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import click
-from msgspec import Raw
 
 from holdfast import commands as c
 from holdfast.actions import runs as actions
 from holdfast.actions.runs import check_deletable, check_startable, manual_run
 from holdfast.cli.assets import of_event
+from holdfast.cli.document import as_written
 from holdfast.cli.liveview import span_text, table_rows
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import (
@@ -29,10 +29,11 @@ from holdfast.cli.output import (
 )
 from holdfast.cli.parameter import ID, conf_option, limit_option, moment
 from holdfast.cli.question import ask, yes_option
-from holdfast.cli.tasks import of_instance
 from holdfast.errors import Conflict, InvalidInput
+from holdfast.model import run_presentation
 from holdfast.model.dag import Cron, DagSpec, spec_of
 from holdfast.model.run import Run, RunKind, RunState
+from holdfast.model.run_presentation import of_task_instance
 from holdfast.settings import load
 from holdfast.store import Store
 from holdfast.store import run as run_steps
@@ -62,10 +63,11 @@ def list_runs(dag_id: str | None, states: tuple[str, ...], limit: int, as_json: 
     with open_store(load()) as store:
         listing = c.ListRuns(dag_id=dag_id, states=wanted, limit=limit + 1)
         found = run_steps(store, actions.list_runs(listing))
+        total = store.execute(c.Count(listing)) if as_json else 0
         now = store.execute(c.Now())
     runs, more = found[:limit], len(found) > limit
     if as_json:
-        print_document({"dag_runs": [of_run(run) for run in runs], "more": more})
+        print_document({"dag_runs": [of_run(run) for run in runs], "total_entries": total})
         return
     if runs:
         print_table(
@@ -106,7 +108,7 @@ def show(dag_id: str, run_id: str, as_json: bool) -> None:
             {
                 **of_run(run),
                 "asset_events": [of_event(event) for event in events],
-                "task_instances": [of_instance(one) for one in tasks],
+                "task_instances": [of_task_instance(one) for one in tasks],
             }
         )
         return
@@ -246,21 +248,7 @@ def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
 
 
 def of_run(run: Run) -> dict[str, Any]:
-    """Return a run in the form that `--json` prints."""
-    return {
-        "dag_id": run.dag_id,
-        "run_id": run.run_id,
-        "kind": run.kind,
-        "state": run.state,
-        "logical_date": run.logical_date,
-        "data_interval_start": run.data_interval_start,
-        "data_interval_end": run.data_interval_end,
-        "conf": Raw(run.conf),
-        "created_at": run.created_at,
-        "started_at": run.started_at,
-        "ended_at": run.ended_at,
-        "owner": run.owner,
-    }
+    return run_presentation.of_run(run, as_written)
 
 
 def waits_for(store: Store, run: Run) -> str:

@@ -29,6 +29,7 @@ from holdfast.cli.question import ask, yes_option
 from holdfast.errors import InvalidInput
 from holdfast.model.presentation import of_scope
 from holdfast.model.run import AttemptInfo, TaskInstance, TaskState
+from holdfast.model.run_presentation import of_attempt, of_task_instance
 from holdfast.portable.identifier import one_line
 from holdfast.process import signal_name
 from holdfast.settings import load
@@ -69,11 +70,11 @@ def list_tasks(dag_id: str, run_id: str, as_json: bool) -> None:
         found = store.execute(c.ListTaskInstances(dag_id=dag_id, run_id=run_id))
         now = store.execute(c.Now())
     if as_json:
-        documents = [of_instance(one) for one in found]
+        documents = [of_task_instance(one) for one in found]
         print_document({"task_instances": documents, "total_entries": len(found)})
     elif found:
         print_table(
-            ("task", "map index", "state", "attempt", "started", "time", "error"),
+            ("task", "map index", "state", "attempt", "started", "time", "reason"),
             [
                 (
                     one.scope.task_id,
@@ -82,7 +83,7 @@ def list_tasks(dag_id: str, run_id: str, as_json: bool) -> None:
                     str(one.attempt),
                     when(one.started_at),
                     length_text(one, now),
-                    one_line(one.error),
+                    reason_text(one),
                 )
                 for one in found
             ],
@@ -101,7 +102,9 @@ def show(instance: Steps[TaskInstance], as_json: bool) -> None:
         attempts = store.execute(c.ListAttempts(one.scope))
         now = store.execute(c.Now())
     if as_json:
-        print_document({**of_instance(one), "attempts": [of_attempt(each) for each in attempts]})
+        print_document(
+            {**of_task_instance(one), "attempts": [of_attempt(each) for each in attempts]}
+        )
         return
     print_facts(
         {
@@ -116,6 +119,7 @@ def show(instance: Steps[TaskInstance], as_json: bool) -> None:
             "next try": when(one.ready_at),
             "started": when(one.started_at),
             "ended": when(one.ended_at),
+            "waits for": one.waits_for,
             "error": one_line(one.error),
         }
     )
@@ -255,33 +259,9 @@ def clear_question(concerned: Sequence[TaskInstance], dag_id: str, run_id: str) 
     return f"Clear {what} of run `{run_id}` of `{dag_id}`?{note}"
 
 
-def of_instance(one: TaskInstance) -> dict[str, Any]:
-    """Return a task instance in the form that `--json` prints."""
-    return {
-        **of_scope(one.scope),
-        "state": one.state,
-        "attempt": one.attempt,
-        "failures": one.failures,
-        "interruptions": one.interruptions,
-        "ready_at": one.ready_at,
-        "started_at": one.started_at,
-        "ended_at": one.ended_at,
-        "error": one.error,
-    }
-
-
-def of_attempt(attempt: AttemptInfo) -> dict[str, Any]:
-    """Return an attempt in the form that `--json` prints."""
-    return {
-        "attempt": attempt.number,
-        "started_at": attempt.started_at,
-        "ended_at": attempt.ended_at,
-        "outcome": attempt.outcome,
-        "error": attempt.error,
-        "exit_status": attempt.exit_status,
-        "signal": None if attempt.signal is None else signal_name(attempt.signal),
-        "worker": attempt.worker,
-    }
+def reason_text(one: TaskInstance) -> str:
+    """Return why a task instance is in its state, or what it waits for."""
+    return f"waits for {one.waits_for}" if one.waits_for else one_line(one.error)
 
 
 def length_text(one: TaskInstance, now: datetime) -> str:

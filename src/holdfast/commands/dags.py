@@ -107,6 +107,7 @@ class DeleteDag(Command[None], frozen=True):
     """
 
     dag_id: str
+    dry_run: bool = False
 
 
 class PauseDag(Command[None], frozen=True):

@@ -30,6 +30,10 @@ class RunKind(StrEnum):
     EXTERNAL = "external"
 
 
+CARRIED_OUT: Final = tuple(kind for kind in RunKind if kind is not RunKind.EXTERNAL)
+"""The kinds of runs that schedulers carry out."""
+
+
 class RunState(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import Any, TypeAlias, TypedDict
 
 from holdfast.errors import InvalidDag
@@ -156,9 +157,9 @@ def refuse(
     """Raise InvalidDag for an argument that is unknown, or whose value cannot be supported."""
     for name, value in given.items():
         if name not in known:
-            raise InvalidDag(
-                f"{where} has no argument `{name}`", hint="check the spelling, or leave it out"
-            )
+            near = [f"`{one}`" for one in get_close_matches(name, list(known), n=3)]
+            meant = f"did you mean {' or '.join(near)}?" if near else "leave it out"
+            raise InvalidDag(f"{where} has no argument `{name}`", hint=meant)
         if name in only_when_empty and value:
             raise InvalidDag(
                 f"{where}: Holdfast does not support `{name}={value!r}`", hint=only_when_empty[name]

@@ -17,6 +17,7 @@ from holdfast.model.run import Run, RunState, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.model.value import decode_entry
 from holdfast.runner.scheduler.conductor import ActiveRun, Conductor
+from holdfast.runner.scheduler.limits import check_pools
 from holdfast.settings import Settings
 from holdfast.spark.session import progress as spark_progress
 from holdfast.store import Store
@@ -60,7 +61,7 @@ class LocalRun:
         """Import and save all DAGs of the file; return the only one, or the one with `dag_id`.
 
         Raise InvalidDag if the file is broken or has no DAG, InvalidInput if `dag_id` is needed,
-        and NotFound if there is no such DAG.
+        NotFound if there is no such DAG, and what `check_pools` raises.
         """
         self._conductor.parse(self._file)
         while not (parsed := self._conductor.parsed()):
@@ -69,6 +70,7 @@ class LocalRun:
         if found.error:
             raise InvalidDag(found.error)
         dag = _choose(found.dags, dag_id, self._file)
+        check_pools(self._conductor.store, dag)
         if any(task.spark for task in dag.tasks):
             from holdfast.spark.session.check import check
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from holdfast import commands as c
+from holdfast.errors import Conflict, NotFound
 from holdfast.model.dag import DagSpec, TaskSpec
 from holdfast.model.pool import NO_LIMIT, Pool
 from holdfast.model.run import TaskInstance, TaskState
@@ -21,6 +22,26 @@ from holdfast.store import Store
 
 POOLS_KEPT: Final = 1.0
 """Seconds for which the use of pools by other processes is not read again."""
+
+
+def check_pools(store: Store, dag: DagSpec) -> None:
+    """Raise NotFound where a task names a pool that does not exist, and Conflict where its pool has
+    fewer slots than it needs: in a run that a person waits for, it would wait without end."""
+    pools = {pool.name: pool for pool in store.execute(c.ListPools())}
+    for task in dag.tasks:
+        where = f"task `{task.task_id}` of DAG `{dag.dag_id}`"
+        hint = f"`holdfast pools set {task.pool} SLOTS`"
+        pool = pools.get(task.pool)
+        if pool is None:
+            raise NotFound(
+                f"{where} is in pool `{task.pool}`, which does not exist", hint=f"create it: {hint}"
+            )
+        if pool.slots != NO_LIMIT and task.pool_slots > pool.slots:
+            raise Conflict(
+                f"{where} needs {task.pool_slots} slots of pool `{pool.name}`, which has "
+                f"{pool.slots}",
+                hint=f"give it more: {hint}",
+            )
 
 
 class Ready:

@@ -22,7 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.model import timetable
 from holdfast.model.dag import DagSpec, OnAssets
-from holdfast.model.run import DagInfo, Run, RunKind, RunState, Unfinished
+from holdfast.model.run import CARRIED_OUT, DagInfo, Run, RunKind, RunState, Unfinished
 from holdfast.process import has_ended
 from holdfast.runner.scheduler.conductor import Conductor
 from holdfast.runner.scheduler.dag_files import DagDirectory
@@ -37,7 +37,6 @@ ASKED_ANEW: Final = 60.0
 """Interval in seconds between questions for new events that nothing seems to have changed."""
 SEEN_BY_OTHERS: Final = timedelta(seconds=30)
 """Time after another scheduler has had a DAG during which its runs are left to that scheduler."""
-_CARRIED_OUT: Final = tuple(kind for kind in RunKind if kind is not RunKind.EXTERNAL)
 _PAGE: Final = 1000
 
 log = logging.getLogger("holdfast.scheduler")
@@ -182,7 +181,7 @@ class Scheduler:
                 oldest = c.ListRuns(
                     dag_id=dag_id,
                     states=(RunState.QUEUED,),
-                    kinds=_CARRIED_OUT,
+                    kinds=CARRIED_OUT,
                     limit=min(dag.max_active_runs - one.running, _PAGE),
                     oldest_first=True,
                 )
@@ -197,7 +196,7 @@ class Scheduler:
             page = self._store.execute(
                 c.ListRuns(
                     states=(RunState.RUNNING,),
-                    kinds=_CARRIED_OUT,
+                    kinds=CARRIED_OUT,
                     limit=_PAGE,
                     offset=offset,
                     oldest_first=True,

@@ -15,8 +15,15 @@ from threading import Thread
 
 import msgspec
 
+from holdfast import commands as c
 from holdfast.access.identity import WorkerIdentity
-from holdfast.errors import HoldfastError, RunnerFailed
+from holdfast.errors import (
+    HoldfastError,
+    InvalidSettings,
+    RunnerFailed,
+    StoreUnavailable,
+    TokenRefused,
+)
 from holdfast.process import this_process
 from holdfast.runner.protocol.orders import (
     Alive,
@@ -48,6 +55,8 @@ class SupervisorLink:
         self._settings = settings
         self._starts = 0
         self._asked = 0.0
+        if settings.workers.server_url:
+            _check_key(_use_server(settings))
         self._start()
 
     def order(self, order: Order) -> None:
@@ -141,6 +150,24 @@ def _use_server(settings: Settings) -> UseServer:
 
     token = open_tokens(settings).issue(WorkerIdentity(str(this_process())))
     return UseServer(settings.workers.server_url, token)
+
+
+def _check_key(server: UseServer) -> None:
+    """Raise InvalidSettings if the server does not accept tokens that are signed here. One that is
+    unavailable may be started later."""
+    from holdfast.stores.http import HttpStore
+
+    try:
+        with HttpStore(server.url, server.token) as store:
+            store.execute(c.Now())
+    except TokenRefused:
+        raise InvalidSettings(
+            f"the server {server.url} does not accept tokens that are signed here, as its signing "
+            "key is another",
+            hint="set the same [api] signing_key here and on the server",
+        ) from None
+    except StoreUnavailable as error:
+        log.warning("%s; trying again", error.message)
 
 
 def _listen(

@@ -13,6 +13,7 @@ from pydantic.json_schema import SkipJsonSchema
 from holdfast import commands as c
 from holdfast.actions.loads import Load, loads_of
 from holdfast.errors import InvalidInput, UnknownAsset
+from holdfast.model import run_presentation
 from holdfast.model.entry import AssetInfo
 from holdfast.model.presentation import of_writer
 from holdfast.model.run import AssetEvent as Event
@@ -217,15 +218,7 @@ async def delete_asset(caller: CallerDep, scope: AssetInPath) -> None:
 
 
 def of_asset(asset: AssetInfo) -> Asset:
-    return Asset(
-        id=asset.asset_id,
-        name=asset.name,
-        uri=asset.uri,
-        dags=list(asset.dags),
-        declared_by_hand=asset.by_hand,
-        is_active=asset.orphaned_at is None,
-        inactive_since=asset.orphaned_at,
-    )
+    return Asset(**run_presentation.of_asset(asset))
 
 
 def of_load(load: Load) -> AssetLoad:
@@ -239,16 +232,4 @@ def of_load(load: Load) -> AssetLoad:
 
 
 def of_event(event: Event) -> AssetEvent:
-    source = event.source
-    return AssetEvent(
-        asset_id=event.asset.asset_id or 0,
-        name=event.asset.name or "",
-        uri=event.asset.uri or "",
-        number=event.number,
-        timestamp=event.at,
-        extra=msgspec.json.decode(event.extra),
-        source_dag_id=source.dag_id if source else None,
-        source_run_id=source.run_id if source else None,
-        source_task_id=source.task_id if source else None,
-        source_map_index=source.map_index if source else None,
-    )
+    return AssetEvent(**run_presentation.of_event(event, msgspec.json.decode))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import Any
 
@@ -9,17 +10,19 @@ import msgspec
 from pydantic import Field
 
 from holdfast import commands as c
-from holdfast.model.dag import Cron, Every, OnAssets, Schedule, TaskSpec, spec_of
-from holdfast.model.run import DagInfo, TriggerRule
-from holdfast.model.schedule_text import asset_text, interval_text, schedule_text
-from holdfast.model.timetable import next_run_at
+from holdfast.actions.dags import delete_dag
+from holdfast.actions.logs import delete_stored_logs, remove_logs_of_dag
+from holdfast.model.dag import TaskSpec, spec_of
+from holdfast.model.run import TriggerRule
+from holdfast.model.run_presentation import of_dag, of_import_error
+from holdfast.model.schedule_text import asset_text
 from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body
 from holdfast.server.public.parameter import DagId, Limit, Offset
 from holdfast.server.public.route import public_router
 
-router = public_router("DAGs")
+router = public_router("Dags")
 
 
 class Dag(Answer):
@@ -82,6 +85,21 @@ class DagCollection(Answer):
     total_entries: int
 
 
+class FileImportError(Answer):
+    """A DAG file that cannot be imported."""
+
+    filename: str = Field(description="Its path inside the DAG directory.")
+    timestamp: datetime = Field(description="When it was last read.")
+    stack_trace: str
+
+
+class ImportErrorCollection(Answer):
+    """All files that cannot be imported, ordered by name."""
+
+    import_errors: list[FileImportError]
+    total_entries: int
+
+
 class DagPatch(Body):
     """The changes of a DAG."""
 
@@ -96,7 +114,7 @@ async def list_dags(caller: CallerDep, limit: Limit = 100, offset: Offset = 0) -
     listing = c.ListDags(limit, offset)
     found = await caller.aexecute(listing)
     now = await caller.aexecute(c.Now())
-    dags = [Dag(**fields(dag, now)) for dag in found]
+    dags = [Dag(**of_dag(dag, now)) for dag in found]
     return DagCollection(dags=dags, total_entries=await caller.aexecute(c.Count(listing)))
 
 
@@ -107,7 +125,7 @@ async def get_dag(caller: CallerDep, dag_id: DagId) -> DagDetails:
     now = await caller.aexecute(c.Now())
     spec = spec_of(dag)
     return DagDetails(
-        **fields(dag, now),
+        **of_dag(dag, now),
         doc_md=spec.doc_md,
         params=msgspec.json.decode(spec.params),
         tasks=[of_task(task) for task in spec.tasks],
@@ -119,44 +137,27 @@ async def patch_dag(caller: CallerDep, dag_id: DagId, body: DagPatch) -> Dag:
     """Pause or unpause a DAG."""
     await caller.aexecute(c.PauseDag(dag_id, body.is_paused))
     dag = await caller.aexecute(c.GetDag(dag_id))
-    return Dag(**fields(dag, await caller.aexecute(c.Now())))
+    return Dag(**of_dag(dag, await caller.aexecute(c.Now())))
 
 
-def fields(dag: DagInfo, now: datetime) -> dict[str, Any]:
-    spec = spec_of(dag)
-    return {
-        "dag_id": dag.dag_id,
-        "description": spec.description,
-        "tags": list(spec.tags),
-        "fileloc": spec.file,
-        "relative_fileloc": dag.file or None,
-        "is_stale": dag.stale_at is not None,
-        "is_paused": dag.paused,
-        "timetable_summary": summary(spec.schedule),
-        "timetable_description": schedule_text(spec.schedule),
-        "next_dagrun_run_after": next_run_at(dag, now),
-        "start_date": spec.start_date,
-        "end_date": spec.end_date,
-        "catchup": spec.catchup,
-        "max_active_tasks": spec.max_active_tasks,
-        "max_active_runs": spec.max_active_runs,
-        "last_parsed_time": dag.saved_at,
-    }
+@router.get("/importErrors")
+async def list_import_errors(caller: CallerDep) -> ImportErrorCollection:
+    """List the DAG files that cannot be imported, with their tracebacks."""
+    errors = [
+        FileImportError(**of_import_error(one))
+        for one in await caller.aexecute(c.ListFiles())
+        if one.error
+    ]
+    return ImportErrorCollection(import_errors=errors, total_entries=len(errors))
 
 
-def summary(schedule: Schedule | None) -> str | None:
-    """Return a schedule in its shortest form."""
-    match schedule:
-        case None:
-            return None
-        case Cron(expression=expression):
-            return expression
-        case Every(interval=interval):
-            return interval_text(interval)
-        case OnAssets():
-            return "Asset"
-        case _:
-            return "@once"
+@router.delete("/dags/{dag_id}", status_code=204, responses=problems(404, 409, 502))
+async def remove_dag(caller: CallerDep, dag_id: DagId) -> None:
+    """Delete a DAG whose file is gone, with its runs, their task instances and state, and the logs
+    that are on the server's machine or in `[logs] url`. For admins."""
+    await caller.follow(delete_dag(dag_id))
+    await asyncio.to_thread(remove_logs_of_dag, caller.settings.home, dag_id)
+    await asyncio.to_thread(delete_stored_logs, caller.settings, dag_id)
 
 
 def of_task(task: TaskSpec) -> DagTask:

@@ -62,6 +62,7 @@ RunId = Annotated[
     str, _id("run_id", "The run's id, percent-encoded.", "manual__2026-01-31T12:00:00+00:00")
 ]
 TaskId = Annotated[str, _id("task_id", "The task's id.", "load")]
+PoolName = Annotated[str, _id("pool_name", "The pool's name.", "warehouse")]
 Key = Annotated[str, Depends(_key)]
 AssetKey = Annotated[str, Depends(_asset_key)]
 

@@ -15,6 +15,7 @@ from holdfast.accessor.base import located
 from holdfast.actions.logs import delete_stored_logs, run_logs
 from holdfast.actions.runs import check_deletable, check_startable, list_runs, manual_run
 from holdfast.errors import InvalidInput, InvalidType
+from holdfast.model import run_presentation
 from holdfast.model.run import Run, RunKind, RunState
 from holdfast.model.value import decode, encode
 from holdfast.server.public.assets import AssetEvent, of_event
@@ -147,18 +148,4 @@ async def list_upstream_asset_events(
 
 
 def of_run(run: Run) -> DagRun:
-    owner = run.owner
-    return DagRun(
-        dag_id=run.dag_id,
-        dag_run_id=run.run_id,
-        run_type=run.kind,
-        state=run.state,
-        logical_date=run.logical_date,
-        data_interval_start=run.data_interval_start,
-        data_interval_end=run.data_interval_end,
-        conf=decode(run.conf),
-        queued_at=run.created_at,
-        start_date=run.started_at,
-        end_date=run.ended_at,
-        owner=None if owner is None else RunOwner(hostname=owner.hostname, pid=owner.pid),
-    )
+    return DagRun(**run_presentation.of_run(run, decode))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import Query
@@ -12,8 +12,8 @@ from pydantic.json_schema import SkipJsonSchema
 
 from holdfast import commands as c
 from holdfast.actions.tasks import choose, find
-from holdfast.model.run import AttemptInfo, Outcome, TaskState
-from holdfast.model.run import TaskInstance as Known
+from holdfast.model.run import Outcome, TaskState
+from holdfast.model.run_presentation import of_attempt, of_task_instance
 from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body, Id, Index
@@ -47,6 +47,9 @@ class TaskInstance(Answer):
     start_date: datetime | None
     end_date: datetime | None
     error: str = Field(description="Why it failed, was skipped, or will be retried.")
+    waits_for: str = Field(
+        description="The limit that keeps it from starting: a pool, or a setting; empty if none."
+    )
 
 
 class TaskInstanceAttempt(Answer):
@@ -138,7 +141,7 @@ async def list_task_instances(
         limit=limit,
         offset=offset,
     )
-    found = [TaskInstance(**fields(one)) for one in await caller.aexecute(listing)]
+    found = [TaskInstance(**of_task_instance(one)) for one in await caller.aexecute(listing)]
     return TaskInstanceCollection(
         task_instances=found, total_entries=await caller.aexecute(c.Count(listing))
     )
@@ -148,8 +151,11 @@ async def list_task_instances(
 async def get_task_instance(caller: CallerDep, scope: TaskInPath) -> TaskInstanceDetails:
     """Read a task instance, with its attempts."""
     one = await caller.follow(find(scope.dag_id, scope.run_id, scope.task_id, scope.map_index))
-    attempts = [of_attempt(each) for each in await caller.aexecute(c.ListAttempts(scope))]
-    return TaskInstanceDetails(**fields(one), attempts=attempts)
+    attempts = [
+        TaskInstanceAttempt(**of_attempt(each))
+        for each in await caller.aexecute(c.ListAttempts(scope))
+    ]
+    return TaskInstanceDetails(**of_task_instance(one), attempts=attempts)
 
 
 @router.patch(PATH + "/{task_id}", responses=problems(409, 502, *BODY))
@@ -168,7 +174,7 @@ async def mark_task_instance(
             clear=caller.rules.clear_on_success,
         )
     )
-    return TaskInstance(**fields(await caller.follow(find(*named))))
+    return TaskInstance(**of_task_instance(await caller.follow(find(*named))))
 
 
 @router.post("/dags/{dag_id}/clearTaskInstances", responses=problems(409, 502, *BODY))
@@ -196,40 +202,7 @@ async def clear_task_instances(
                 state=body.state_store,
             )
         )
-    found = [TaskInstance(**fields(one)) for one in choice.concerned]
+    found = [TaskInstance(**of_task_instance(one)) for one in choice.concerned]
     return ClearedTaskInstances(
         task_instances=found, total_entries=len(found), dry_run=body.dry_run
-    )
-
-
-def fields(one: Known) -> dict[str, Any]:
-    return {
-        "id": one.scope.ti_id,
-        "dag_id": one.scope.dag_id,
-        "dag_run_id": one.scope.run_id,
-        "task_id": one.scope.task_id,
-        "map_index": one.scope.map_index,
-        "state": one.state,
-        "try_number": one.attempt,
-        "failures": one.failures,
-        "interruptions": one.interruptions,
-        "not_before": one.ready_at,
-        "start_date": one.started_at,
-        "end_date": one.ended_at,
-        "error": one.error,
-    }
-
-
-def of_attempt(attempt: AttemptInfo) -> TaskInstanceAttempt:
-    worker = attempt.worker
-    return TaskInstanceAttempt(
-        try_number=attempt.number,
-        start_date=attempt.started_at,
-        end_date=attempt.ended_at,
-        outcome=attempt.outcome,
-        error=attempt.error,
-        exit_status=attempt.exit_status,
-        signal=attempt.signal,
-        hostname=worker.hostname if worker else None,
-        pid=worker.pid if worker else None,
     )

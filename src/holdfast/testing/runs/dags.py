@@ -376,3 +376,44 @@ class Dags(RunFixtures):
         save(store, "b.py", dag("sales"))
 
         assert store.execute(c.GetDag("sales")).scheduled_until == DAY.replace(day=20)
+
+    def test_a_dag_is_deleted_with_its_pause_its_schedule_and_its_assets(
+        self, store: Store, clock: Clock
+    ) -> None:
+        save(store, "a.py", loading("sales", ORDERS_SPEC), seen=True)
+        store.execute(c.PauseDag("sales", True))
+        store.execute(c.ForgetFile("a.py", ("sales",)))
+        store.execute(c.RetireDags(timedelta(0)))
+
+        store.execute(c.DeleteDag("sales", dry_run=True))
+        assert ids(store) == ["sales"]
+        store.execute(c.DeleteDag("sales"))
+
+        assert (ids(store), active(store)) == ([], [])
+        with pytest.raises(NotFound):
+            store.execute(c.DeleteDag("sales"))
+        save(store, "a.py", loading("sales", ORDERS_SPEC), seen=True)
+        info = store.execute(c.GetDag("sales"))
+        assert (info.paused, info.scheduled_until, info.created_at) == (False, None, clock.now)
+        assert active(store) == ["orders"]
+
+    def test_a_dag_in_a_file_that_a_scheduler_has_cannot_be_deleted(
+        self, store: Store, clock: Clock
+    ) -> None:
+        save(store, "a.py", loading("sales", ORDERS_SPEC), loading("stock"), seen=True)
+
+        with pytest.raises(Conflict, match=r"is in a\.py, which a scheduler has"):
+            store.execute(c.DeleteDag("sales"))
+        clock.forward(timedelta(minutes=1))
+        store.execute(c.DeleteDag("sales"))
+
+        assert holders(store) == {"stock": "a.py"}
+
+    def test_a_dag_with_unfinished_runs_cannot_be_deleted(self, store: Store) -> None:
+        save(store, "a.py", loading("sales"))
+        make_run(store, 20)
+
+        with pytest.raises(Conflict, match="1 runs of DAG `sales` have not ended"):
+            store.execute(c.DeleteDag("sales", dry_run=True))
+
+        assert ids(store) == ["sales"]

@@ -119,6 +119,8 @@ def delete_dag(context: Context, command: c.DeleteDag) -> Steps[None]:
     [(unfinished,)] = yield r.count_unfinished(), dag_id
     if unfinished:
         raise refusals.dag_has_runs(command.dag_id, unfinished)
+    if command.dry_run:
+        return
     yield s.drop_declarations(), dag_id
     yield d.delete_dag(), dag_id
     if holder != d.NOWHERE and not (yield d.dags_of_file(), {"digest": holder}):

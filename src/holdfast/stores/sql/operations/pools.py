@@ -30,7 +30,8 @@ def set_pool(context: Context, command: c.SetPool) -> Steps[Pool]:
         )
     description = command.description
     if description is None:
-        description = found[0][1] if found else ""
+        new = UNUSED_DEFAULT_POOL.description if command.name == DEFAULT_POOL else ""
+        description = found[0][1] if found else new
     [(used,)] = yield p.used_slots(), {"pool": command.name}
     pool = Pool(name=command.name, slots=command.slots, description=description, used=int(used))
     stored = {"name": pool.name, "slots": pool.slots, "description": pool.description}

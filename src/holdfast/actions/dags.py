@@ -1,0 +1,36 @@
+"""Deletion of a DAG, with its runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast import commands as c
+from holdfast.model.run import CARRIED_OUT
+from holdfast.store import Steps
+
+_PAGE: Final = 1000
+
+
+def count_runs(dag_id: str) -> Steps[int]:
+    """Return the number of runs that `delete_dag` would delete. Raise what it would raise."""
+    yield c.DeleteDag(dag_id, dry_run=True)
+    runs: int = yield c.Count(_runs(dag_id))
+    return runs
+
+
+def delete_dag(dag_id: str) -> Steps[None]:
+    """Delete a DAG and the runs that schedulers carried out; those of scripts under its name stay.
+
+    The DAG goes last, so that a deletion that was interrupted can be repeated. Raise NotFound for
+    an unknown DAG, and Conflict, with nothing deleted, where a scheduler has its file or a run has
+    not ended.
+    """
+    yield c.DeleteDag(dag_id, dry_run=True)
+    while runs := (yield _runs(dag_id)):
+        for run in runs:
+            yield c.DeleteRun(dag_id, run.run_id)
+    yield c.DeleteDag(dag_id)
+
+
+def _runs(dag_id: str) -> c.ListRuns:
+    return c.ListRuns(dag_id=dag_id, kinds=CARRIED_OUT, limit=_PAGE)
