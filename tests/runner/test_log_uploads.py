@@ -76,22 +76,28 @@ def pending(project: Project) -> list[str]:
     return os.listdir(project.home / "log-uploads")
 
 
-def test_a_log_is_followed_on_another_machine_while_its_task_runs(
+def test_a_log_is_followed_here_and_on_another_machine_while_its_task_runs(
     project: Project, url: str, elsewhere: dict[str, str]
 ) -> None:
     project.write("dag.py", WAITS)
+    project.environ["HOLDFAST__LOGS__MAX_SIZE"] = str(2**17)
 
     with project.start("run", "dag.py", "--run-id", "r") as run:
         wait_until(lambda: project.home.exists() and project.states().get("waits") == "running")
-        with project.start(*LOGS, "-f", **elsewhere) as follower:
+        with (
+            project.start(*LOGS, "-f", **elsewhere) as follower,
+            project.start(*LOGS, "-f") as here,
+        ):
             assert follower.stdout is not None
             first = next(line for line in follower.stdout if line == "begun\n")
             project.write("go", "")
             rest, err = follower.communicate(timeout=60)
+            local, _ = here.communicate(timeout=60)
         run.communicate(timeout=60)
 
     assert (follower.returncode, err) == (0, "")
-    assert own_lines(first + rest) == LINES
+    assert own_lines(first + rest) == own_lines(local) == LINES
+    assert len(list(project.path(".holdfast/logs/d/r/waits").iterdir())) > 1
     again = project.holdfast(*LOGS, **elsewhere)
     assert own_lines(again.out) == LINES and again.err == ""
     assert project.holdfast(*LOGS, "--tail", "1", **elsewhere).out == "ended\n"
