@@ -73,6 +73,13 @@ def _objects_url(given: Given) -> str:
     return str(parse(text)) if text else ""
 
 
+def _logs_url(given: Given) -> str:
+    text = _objects_url(given)
+    if text.startswith("memory:"):
+        raise ValueError("only this process could read them")
+    return text
+
+
 def _former_urls(given: Given) -> tuple[str, ...]:
     from holdfast.model.object_url import parse
 
@@ -458,6 +465,34 @@ class Tracing(Section, frozen=True):
     ] = False
 
 
+class Logs(Section, frozen=True):
+    max_size: Annotated[
+        int,
+        Meta(
+            ge=2**16,
+            le=2**40,
+            description="Maximum size in bytes of the log of an attempt, a watcher, callbacks or "
+            "DAG files. Of a larger one, the beginning (a quarter of that) and the newest lines "
+            "(half of it or more) are kept.",
+        ),
+    ] = 64 * 2**20
+    url: Annotated[
+        str,
+        Meta(
+            description="Where the logs of attempts are copied while they grow, so that they can "
+            "be read from every machine. Do not put credentials here: they come from the "
+            "environment or the machine, as for `object_store.url`. Empty: logs stay on the "
+            "machine that ran the attempt."
+        ),
+        Special(
+            allowed="s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or "
+            "file:///absolute/directory, without credentials, `%`, `?` and `#`; or empty",
+            parse=_logs_url,
+            show=without_password,
+        ),
+    ] = ""
+
+
 class Spark(Section, frozen=True):
     master: Annotated[
         str,
@@ -504,6 +539,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     runner: Runner = Runner()
     logging: Logging = Logging()
     tracing: Tracing = Tracing()
+    logs: Logs = Logs()
     spark: Spark = Spark()
     directory: Path = Path()
     origins: dict[str, str] = {}

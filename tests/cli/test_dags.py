@@ -12,6 +12,7 @@ import pytest
 from holdfast.actions.logs import run_logs
 from holdfast.commands import FinishRun, ListDags, ListRuns, SaveFileError
 from holdfast.connection import open_store
+from holdfast.logs.storage import LogStorage
 from holdfast.model.dag import (
     AliasSpec,
     AllOf,
@@ -157,6 +158,22 @@ def test_a_dag_is_deleted_after_a_preview(holdfast, store, project):
     assert [one.dag_id for one in store.execute(ListDags())] == ["mart"]
     assert store.execute(ListRuns(dag_id="etl")) == ()
     assert holdfast("dags", "delete", "etl", "--yes").status == 1
+
+
+def test_a_dag_is_deleted_with_its_logs_in_storage(holdfast, store, monkeypatch, tmp_path):
+    pipeline.half_way(store)
+    store.execute(FinishRun("etl", "r1", pipeline.WORKER, RunState.FAILED, waiting=2))
+    monkeypatch.setenv("HOLDFAST__LOGS__URL", f"file://{tmp_path}/storage")
+    storage = LogStorage(f"file://{tmp_path}/storage")
+    for key in ("etl/r1/extract/1.log", "etl2/r1/extract/1.log"):
+        storage.put(key, 0, b"text\n")
+
+    holdfast("dags", "delete", "etl", "--dry-run")
+    kept = storage.log("etl/r1/extract/1.log").exists()
+    holdfast("dags", "delete", "etl", "--yes")
+
+    assert kept
+    assert [name for name, _ in storage.names("")] == ["etl2/r1/extract/1.log/" + "0" * 20]
 
 
 def test_a_dag_is_not_deleted_without_confirmation(holdfast, store):

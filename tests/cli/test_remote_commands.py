@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
@@ -30,6 +31,7 @@ from holdfast.access.identity import UserIdentity
 from holdfast.actions.logs import log_path
 from holdfast.cli import cli, invoke
 from holdfast.connection import open_store
+from holdfast.logs.files import LogWriter
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, TaskScope
@@ -423,6 +425,47 @@ def test_the_log_of_another_machine_is_not_looked_for_on_this_one(
 
     assert (result.status, result.out) == (1, "")
     assert "logs are on the machine that ran the attempt, here, under core.home" in result.err
+
+
+def test_a_log_is_read_through_the_server(
+    remote: Callable[..., Result], stores: ServedStores
+) -> None:
+    path = log_path(stores.home, TaskScope("etl", "r1", "extract"), 1)
+    path.parent.mkdir(parents=True)
+    path.write_text("one\ntwo ü\n")
+
+    assert remote("tasks", "logs", *RUN, "extract", role=Role.VIEWER) == (0, "one\ntwo ü\n", "")
+    assert remote("tasks", "logs", *RUN, "extract", "--tail", "1").out == "two ü\n"
+    assert remote("tasks", "logs", *RUN, "extract", "-f").out == "one\ntwo ü\n"
+    shutil.rmtree(stores.home / "logs")
+
+
+def test_a_live_log_is_followed_through_a_server_that_loses_connections(
+    holdfast: Callable[..., Result], behind: Store, stores: ServedStores
+) -> None:
+    scope = TaskScope("etl", "r1", "report")
+    number = behind.execute(c.StartAttempt(scope, pipeline.WORKER))
+    token = stores.server.tokens.issue(UserIdentity(ME, Role.VIEWER))
+    expected = "".join(f"{line}\n" for line in range(20_000))
+    work = threading.Thread(target=write_and_end, args=(stores.home, behind, scope, number))
+
+    with losing(stores.server.url) as proxy:
+        proxy.losses = [REQUEST, ANSWER] * 5
+        work.start()
+        result = holdfast(proxy.url, "tasks", "logs", *RUN, "report", "--follow", token=token)
+    work.join()
+    shutil.rmtree(stores.home / "logs")
+
+    assert (result.status, result.out, result.err) == (0, expected, "")
+
+
+def write_and_end(home: Path, store: Store, scope: TaskScope, attempt: int) -> None:
+    """Write a log that the server has, for two seconds, and end the attempt."""
+    writer = LogWriter(log_path(home, scope, attempt), 2**18)
+    for first in range(0, 20_000, 500):
+        writer.write("".join(f"{line}\n" for line in range(first, first + 500)).encode())
+        time.sleep(0.05)
+    store.execute(c.FinishAttempt(TaskWriter(scope, attempt), succeeded=True))
 
 
 def test_logs_of_this_machine_stay_when_a_run_of_a_server_is_deleted(

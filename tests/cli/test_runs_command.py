@@ -11,14 +11,16 @@ from pathlib import Path
 import pipeline
 import pytest
 
-from holdfast.actions.logs import log_path
+from holdfast.actions.logs import log_key, log_path
 from holdfast.commands import ClaimRun, CreateRun, FinishRun, GetRun, ListRuns, RegisterTask
 from holdfast.connection import open_store
 from holdfast.errors import NotFound
+from holdfast.logs.storage import LogStorage
 from holdfast.model.run import RunKind, RunState
 from holdfast.model.scope import TaskScope
 from holdfast.settings import load
 from holdfast.store import Store
+from holdfast.stores.offload.objects import opening
 
 
 @pytest.fixture
@@ -300,6 +302,35 @@ def test_a_run_is_deleted_with_its_logs(holdfast, store, project):
     assert not (load().home / "logs" / "etl").exists()
     with pytest.raises(NotFound):
         store.execute(GetRun("etl", "r1"))
+
+
+def test_a_run_is_deleted_with_its_logs_in_storage(holdfast, store, monkeypatch, tmp_path):
+    pipeline.half_way(store)
+    url = f"file://{tmp_path}/storage"
+    monkeypatch.setenv("HOLDFAST__LOGS__URL", url)
+    storage, key = LogStorage(url), log_key(TaskScope("etl", "r1", "extract"), 1)
+    storage.put(key, 0, b"text\n")
+
+    assert holdfast("runs", "delete", "etl", "r1", "--yes").status == 0
+
+    assert not storage.log(key).exists()
+
+
+def test_a_run_whose_logs_stay_in_storage_is_deleted_and_the_logs_are_named(
+    holdfast, store, monkeypatch
+):
+    pipeline.half_way(store)
+    monkeypatch.setattr(opening, "MAX_RETRIES", 0)
+    monkeypatch.setenv("HOLDFAST__LOGS__URL", "s3://gone/logs")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+
+    result = holdfast("runs", "delete", "etl", "r1", "--yes")
+
+    assert result.status == 1
+    assert "run `r1` of `etl` is deleted, but not its logs: " in result.err
+    assert "hint: delete s3://gone/logs/etl/r1 with the tools of the storage" in result.err
 
 
 @pytest.fixture

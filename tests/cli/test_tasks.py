@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pipeline
 import pytest
 
-from holdfast.actions.logs import log_path
+from holdfast.actions.logs import log_key, log_path
 from holdfast.commands import (
     ChangeTasks,
     FinishRun,
@@ -25,11 +27,13 @@ from holdfast.commands import (
     TaskChange,
 )
 from holdfast.connection import open_store
+from holdfast.logs.storage import LogStorage
 from holdfast.model.entry import ApiWriter
 from holdfast.model.run import RunState, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.settings import load
 from holdfast.store import Store
+from holdfast.stores.offload.objects import opening
 
 RUN = ("etl", "r1")
 
@@ -309,12 +313,52 @@ def test_the_end_of_a_log_is_printed(holdfast, text, tail, printed):
     assert holdfast("tasks", "logs", *RUN, "extract", "--tail", tail).out == printed
 
 
-def test_the_error_for_a_missing_log_names_its_path(holdfast):
+def test_the_error_for_a_log_on_another_machine_names_the_machine(holdfast):
     result = holdfast("tasks", "logs", *RUN, "extract")
 
     assert result.status == 1
-    assert "no file" in result.err and "extract/1.log" in result.err
+    assert f"on {socket.gethostname()}\n" in result.err
     assert "the machine that ran the attempt, here," in result.err
+    assert "[logs] url" in result.err
+
+
+def test_the_error_for_a_log_that_is_missing_on_its_machine_names_the_file(holdfast, store):
+    worker = msgspec.structs.replace(pipeline.WORKER, host=socket.gethostname())
+    store.execute(StartAttempt(TaskScope("etl", "r1", "report"), worker))
+
+    result = holdfast("tasks", "logs", *RUN, "report")
+
+    assert result.status == 1
+    assert "no file" in result.err and "report/1.log" in result.err
+
+
+def test_a_log_of_another_machine_is_printed_from_storage(holdfast, tmp_path, monkeypatch):
+    url = f"file://{tmp_path}/storage"
+    monkeypatch.setenv("HOLDFAST__LOGS__URL", url)
+    storage, key = LogStorage(url), log_key(TaskScope("etl", "r1", "extract"), 1)
+    storage.put(key, 0, b"one\ntwo\n")
+
+    incomplete = holdfast("tasks", "logs", *RUN, "extract")
+    storage.finish(key, 8)
+
+    assert (incomplete.status, incomplete.out) == (0, "one\ntwo\n")
+    assert incomplete.err == "The end of this log has not been uploaded yet: it is on here.\n"
+    assert holdfast("tasks", "logs", *RUN, "extract", "--tail", "1") == (0, "two\n", "")
+    assert holdfast("tasks", "logs", *RUN, "extract", "-f") == (0, "one\ntwo\n", "")
+
+
+def test_a_storage_that_cannot_be_read_is_one_clear_error(holdfast, monkeypatch):
+    monkeypatch.setenv("HOLDFAST__LOGS__URL", "s3://bucket/logs")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    monkeypatch.setattr(opening, "MAX_RETRIES", 0)
+
+    result = holdfast("tasks", "logs", *RUN, "extract")
+
+    assert result.status == 1
+    assert result.err.startswith("error: cannot list s3://bucket/logs/etl/r1/extract/1.log: ")
+    assert len(result.err.splitlines()) == 2
 
 
 def test_a_task_that_has_not_started_has_no_log(holdfast):

@@ -20,6 +20,7 @@ from pathlib import Path
 from holdfast.sdk import DAG, Asset, task
 
 def note(text):
+    print(text)
     with open("notes", "a") as notes:
         notes.write(text + "\\n")
 
@@ -332,6 +333,8 @@ def test_a_task_that_cannot_be_mapped_has_a_callback(project: Project) -> None:
 
     assert ended.status == 1
     assert project.read("notes") == "failure 1\n"
+    assert "failure 1\n" in project.read(".holdfast/service-logs/callbacks.log")
+    assert not project.path(".holdfast/logs/d/r/work").exists()
 
 
 @pytest.mark.full

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 
 import pytest
 from project import Project, Result
 
 from holdfast.model.run import Outcome
-from holdfast.runner.supervisor.launcher_link import LOG_LIMIT
 
 MISBEHAVING = """
 import ctypes, os, signal, socket, subprocess, sys, threading, time
@@ -244,34 +244,59 @@ def test_commands_show_the_reason(ran: tuple[Project, Result]) -> None:
     assert "SIGSEGV" in shown.out and "its process was killed by SIGSEGV" in shown.out
 
 
+PRINTS_MUCH = """
+import os
+from holdfast.sdk import DAG, task
+
+with DAG("d"):
+
+    @task
+    def prints_much():
+        for first in range(0, {lines}, 100):
+            os.write(1, b"".join(b"%09d\\n" % number for number in range(first, first + 100)))
+        return "done"
+
+    prints_much()
+"""
+
+
+def log_of(project: Project) -> tuple[list[int], str, list[int]]:
+    """Return the numbers at the beginning of the log, the line after them, and the others."""
+    lines = project.holdfast("tasks", "logs", "d", "r", "prints_much").out.splitlines()
+    (note,) = (at for at, line in enumerate(lines) if not line.isdecimal())
+    return list(map(int, lines[:note])), lines[note], list(map(int, lines[note + 1 :]))
+
+
+def assert_both_ends_are_there(project: Project, limit: int, lines: int) -> None:
+    size = sum(file.stat().st_size for file in project.path(LOG_DIRECTORY).iterdir())
+    begin, note, end = log_of(project)
+    assert limit / 2 < size <= limit
+    assert begin == list(range(len(begin))) and len(begin) * 10 > limit / 5
+    assert end == list(range(end[0], lines)) and len(end) * 10 > limit / 3
+    assert note == f"[{(end[0] - len(begin)) * 10:,} bytes were left out here]"
+
+
+LOG_DIRECTORY = ".holdfast/logs/d/r/prints_much"
+
+
 def test_a_log_has_a_limit(project: Project) -> None:
-    ended = project.run_dag(
-        """
-        import os
-        from holdfast.sdk import DAG, task
+    limit, lines = 2**20, 300_000
 
-        with DAG("d"):
-
-            @task
-            def prints_much():
-                block = b"x" * 1023 + b"\\n"
-                for _ in range(300 * 1024):
-                    os.write(1, block)
-                return "done"
-
-            prints_much()
-        """
-    )
-    log = project.home / "logs" / "d" / "r" / "prints_much" / "1.log"
-    with log.open("rb") as file:
-        file.seek(-100, 2)
-        end = file.read()
-    log_size = log.stat().st_size
-    log.unlink()
+    ended = project.run_dag(PRINTS_MUCH.format(lines=lines), HOLDFAST__LOGS__MAX_SIZE=str(limit))
 
     assert ended.status == 0, ended.err
-    assert LOG_LIMIT < log_size < LOG_LIMIT + 1024
-    assert end.endswith(b"\n[the log ends here: it has reached its limit]\n")
+    assert_both_ends_are_there(project, limit, lines)
+
+
+@pytest.mark.full
+def test_a_log_of_300_mb_keeps_its_beginning_and_its_end(project: Project) -> None:
+    limit, lines = 64 * 2**20, 30_000_000
+
+    ended = project.run_dag(PRINTS_MUCH.format(lines=lines))
+
+    assert ended.status == 0, ended.err
+    assert_both_ends_are_there(project, limit, lines)
+    shutil.rmtree(project.path(LOG_DIRECTORY))
 
 
 @pytest.mark.full

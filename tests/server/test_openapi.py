@@ -22,6 +22,7 @@ from talk import ADMIN, ORDERS
 
 from holdfast import commands as c
 from holdfast.access.identity import TaskIdentity
+from holdfast.actions.logs import log_path
 from holdfast.model.scope import AssetScope, TaskScope
 
 LOADING = TaskScope("etl", "r1", "load", 2)
@@ -42,7 +43,11 @@ CHECKED = (
 def api(
     postgres_database: ServerDatabase, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Api]:
-    with serving(postgres_database.url, tmp_path_factory.mktemp("home")) as api:
+    home = tmp_path_factory.mktemp("home")
+    log = log_path(home / ".holdfast", TaskScope("etl", "r1", "extract"), 1)
+    log.parent.mkdir(parents=True)
+    log.write_text("text\n")
+    with serving(postgres_database.url, home) as api:
         yield api
 
 
@@ -62,6 +67,7 @@ class Known:
             "dag_id": "etl",
             "run_id": "r1",
             "task_id": "extract",
+            "try_number": 1,
             "asset_id": asset.asset_id,
             "ti_id": LOADING.ti_text,
             "name": "orders",

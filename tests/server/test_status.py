@@ -30,9 +30,9 @@ from holdfast.model.figures import Figures
 from holdfast.model.run import Process
 from holdfast.model.service import ServiceKind
 from holdfast.model.value import as_reference
+from holdfast.monitoring.service_log import log_to_stderr
 from holdfast.server import metrics, status
 from holdfast.server.execution.openapi import command_schemas
-from holdfast.service_log import log_to_stderr
 from holdfast.settings import Logging
 from holdfast.testing.memory_store import MemoryStore
 

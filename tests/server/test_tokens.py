@@ -28,9 +28,9 @@ from holdfast.access.identity import (
     WorkerIdentity,
 )
 from holdfast.errors import Forbidden, InvalidInput
-from holdfast.model.entry import ApiWriter, TaskWriter
+from holdfast.model.entry import TaskWriter
 from holdfast.model.role import Role
-from holdfast.model.run import Process, TaskState, Watch
+from holdfast.model.run import Process, Watch
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.server import tokens as module
 from holdfast.server.keys import Key, SigningKeys
@@ -281,13 +281,7 @@ def supersede(served: Served, task: TaskIdentity) -> None:
     served.store.execute(c.StartAttempt(task.scope))
 
 
-def mark(served: Served, task: TaskIdentity) -> None:
-    served.store.execute(
-        c.MarkTask(scope=task.scope, state=TaskState.FAILED, writer=ApiWriter("ann"))
-    )
-
-
-@pytest.mark.parametrize("end", [end_by_success, end_by_failure, supersede, mark])
+@pytest.mark.parametrize("end", [end_by_success, end_by_failure, supersede])
 def test_a_token_is_invalid_after_its_attempt(served: Served, task: TaskIdentity, end: Any) -> None:
     orders = "/execution/store/asset/by-name/value?name=orders&key=stale"
     commands = [c.Get(task.scope, "a"), c.Set(task.scope, "a", "2", task.writer), c.Now()]

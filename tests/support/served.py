@@ -77,6 +77,7 @@ class ServedStores:
             state_store=StateStore(max_value_storage_bytes=0),
             directory=home,
         )
+        self.home = settings.home
         self.server = EmbeddedServer(self.store, settings)
 
     def client(self, user: str, **options: Any) -> HttpStore:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from holdfast import commands as c
 from holdfast.actions.logs import log_path, run_logs, service_logs, watcher_log
+from holdfast.logs.files import log_of
 from holdfast.model.path_part import text_of
 from holdfast.model.run import TaskState
 from holdfast.store import Store
@@ -69,7 +70,7 @@ def _delete_older(directory: Path, oldest: float, live: Set[Path]) -> int:
             if one.is_dir(follow_symlinks=False):
                 count += _delete_older(path, oldest, live)
                 _remove_empty(path)
-            elif path not in live and one.stat(follow_symlinks=False).st_mtime < oldest:
+            elif log_of(path) not in live and one.stat(follow_symlinks=False).st_mtime < oldest:
                 path.unlink(missing_ok=True)
                 count += 1
     return count

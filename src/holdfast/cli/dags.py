@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast import commands as c
 from holdfast.actions.dags import count_runs, delete_dag
-from holdfast.actions.logs import remove_logs_of_dag
+from holdfast.actions.logs import delete_stored_logs, remove_logs_of_dag
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import (
     counted,
@@ -163,6 +163,8 @@ def delete(dag_id: str, dry_run: bool, yes: bool, as_json: bool) -> None:
             run(store, delete_dag(dag_id))
     if not dry_run and not settings.server_url:  # logs in this home directory are another store's
         remove_logs_of_dag(settings.home, dag_id)
+    if not dry_run:
+        delete_stored_logs(settings, dag_id)
     say(f"{'Would delete' if dry_run else 'Deleted'} {what}.")
     if as_json:
         print_document({"dag_id": dag_id, "runs": runs, "dry_run": dry_run})

@@ -1,4 +1,4 @@
-"""Output of a log file: all of it, its last lines, or as it grows."""
+"""Output of a log: all of it, its last lines, or as it grows."""
 
 from __future__ import annotations
 
@@ -6,66 +6,59 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
-BLOCK: Final = 65536
-PAUSE: Final = 0.2
+from holdfast.errors import NotFound
+from holdfast.logs.log import Log
+
+PAUSE: Final = 0.5
+"""Seconds between two looks for a log that does not exist yet."""
+LATEST: Final = 15.0
+"""Seconds after the end of an attempt in which the end of its log has to arrive in storage."""
 
 
-def print_log(path: Path, tail: int | None, ended: Callable[[], bool] | None) -> bool:
-    """Print the file, or its last lines; with `ended`, follow it until that returns True.
+def print_log(
+    find: Callable[[], Log], tail: int | None, ended: Callable[[], bool] | None
+) -> Log | None:
+    """Print the log, or its last lines; with `ended`, follow it until that returns True.
 
-    Return False where there is no file.
+    Return the log; None if its reader has closed the pipe, and after Ctrl-C. Raise NotFound where
+    `find` does.
     """
-    with suppress(KeyboardInterrupt):
-        while ended is not None and not path.exists() and not ended():
-            time.sleep(PAUSE)
-        try:
-            file = path.open("rb")
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        with file:
-            try:
-                if tail is not None:
-                    seek_last_lines(file, tail)
-                copy(file, sys.stdout.buffer, ended)
-            except BrokenPipeError:
-                # The reader has closed the pipe. Nothing must be written at exit either.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return True
+    try:
+        log = _found(find, ended)
+        _copy(log, 0 if tail is None else log.tail(tail), ended)
+    except KeyboardInterrupt:
+        return None
+    except BrokenPipeError:
+        # Nothing must be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return None
+    return log
 
 
-def copy(file: BinaryIO, to: BinaryIO, ended: Callable[[], bool] | None) -> None:
+def _found(find: Callable[[], Log], ended: Callable[[], bool] | None) -> Log:
     while True:
-        # Called before reading, so that everything written before the end is read.
         last = ended is None or ended()
-        while block := file.read(BLOCK):
-            to.write(block)
-        to.flush()
-        if last:
-            return
+        try:
+            return find()
+        except NotFound:
+            if last:
+                raise
         time.sleep(PAUSE)
 
 
-def seek_last_lines(file: BinaryIO, count: int) -> None:
-    """Seek to the beginning of the last lines."""
-    position = file.seek(0, os.SEEK_END)
-    if count == 0 or position == 0:
-        return
-    # A line break at the very end ends the last line and starts no other.
-    file.seek(position - 1)
-    missing = count + (file.read(1) == b"\n")
-    while position > 0 and missing > 0:
-        size = min(BLOCK, position)
-        position -= size
-        file.seek(position)
-        block = file.read(size)
-        at = len(block)
-        while missing > 0 and (at := block.rfind(b"\n", 0, at)) >= 0:
-            missing -= 1
-        if missing == 0:
-            file.seek(position + at + 1)
+def _copy(log: Log, offset: int, ended: Callable[[], bool] | None) -> None:
+    out = sys.stdout.buffer
+    last, given_up = ended is None, 0.0
+    while True:
+        # Called before reading, so that everything written before the end is read.
+        if ended is not None and not last and ended():
+            last, given_up = True, time.monotonic() + LATEST
+        while (part := log.read(offset)).text:
+            out.write(part.text)
+            offset = part.next
+        out.flush()
+        if last and (log.is_complete or time.monotonic() >= given_up):
             return
-    file.seek(0)
+        time.sleep(log.pause)

@@ -280,6 +280,7 @@ def end_run(command: c.MarkRun, done: str, as_json: bool) -> None:
 def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
     """Delete a run with its task instances, their task stores and logs."""
     from holdfast.actions.log_retention import delete_run_logs
+    from holdfast.actions.logs import delete_stored_logs
 
     settings = load()
     with open_store(settings) as store:
@@ -291,6 +292,7 @@ def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
         store.execute(c.DeleteRun(dag_id, run_id))
     if not settings.server_url:  # a run of that name in the home directory is another store's
         delete_run_logs(settings.home, dag_id, run_id)
+    delete_stored_logs(settings, dag_id, run_id)
     say(f"Deleted run `{run_id}` of `{dag_id}`.")
     if as_json:
         print_document({"deleted": 1})

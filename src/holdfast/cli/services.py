@@ -19,8 +19,8 @@ from holdfast.cli.opening import open_store
 from holdfast.cli.output import json_option, print_document, print_table, when
 from holdfast.errors import NotFound
 from holdfast.model.service import Service, ServiceKind
+from holdfast.monitoring.service_log import logging_to_stderr
 from holdfast.process import call_on_signals, hide_this_process
-from holdfast.service_log import logging_to_stderr
 from holdfast.settings import Settings, load
 
 ROUND = 0.5

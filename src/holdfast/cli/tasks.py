@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import wraps
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import click
 
 from holdfast import commands as c
+from holdfast.actions.logs import find_attempt, host_of, open_log, read_attempt
 from holdfast.actions.tasks import choose, find, mark
 from holdfast.cli.liveview import span_text
 from holdfast.cli.logs import print_log
@@ -26,7 +26,7 @@ from holdfast.cli.output import (
 )
 from holdfast.cli.parameter import COUNT, ID, MAP_INDEX, whole_number
 from holdfast.cli.question import ask, yes_option
-from holdfast.errors import InvalidInput, NotFound
+from holdfast.errors import InvalidInput
 from holdfast.model.presentation import of_scope
 from holdfast.model.run import AttemptInfo, TaskInstance, TaskState
 from holdfast.model.run_presentation import of_attempt, of_task_instance
@@ -265,44 +265,20 @@ def mark_tasks(
     metavar="N",
     help="Number of the attempt; by default the newest.",
 )
-@click.option("--follow", is_flag=True, help="Follow the log until the attempt ends.")
+@click.option("--follow", "-f", is_flag=True, help="Follow the log until the attempt ends.")
 @click.option("--tail", type=COUNT, metavar="N", help="Only the last N lines.")
 def logs(instance: Steps[TaskInstance], number: int | None, follow: bool, tail: int | None) -> None:
     """Print the log of a task's attempt."""
-    from holdfast.actions.logs import log_path
-
     settings = load()
     with open_store(settings, patient=follow) as store:
-        one = run_steps(store, instance)
-        wanted = number or one.attempt
-        if not one.attempt:
-            raise NotFound(
-                f"{one.scope} has not started", hint="there is a log once an attempt has started"
-            )
-        if wanted > one.attempt:
-            raise NotFound(
-                f"{one.scope} has no attempt {wanted}", hint=f"the newest is {one.attempt}"
-            )
-
-        def attempt() -> AttemptInfo | None:
-            attempts = store.execute(c.ListAttempts(one.scope))
-            return next((each for each in attempts if each.number == wanted), None)
+        attempt = run_steps(store, find_attempt(instance, number))
 
         def ended() -> bool:
-            current = attempt()
-            return current is None or current.ended_at is not None
+            return run_steps(store, read_attempt(attempt.scope, attempt.number)).ended
 
-        path = log_path(settings.home, one.scope, wanted)
-        host = host_of(attempt())
-        # The file of another machine's attempt would be that of another store.
-        is_here = not settings.server_url or host == socket.gethostname()
-        if not is_here or not print_log(path, tail, ended if follow else None):
-            raise NotFound(
-                f"there is no log of attempt {wanted} of {one.scope} on this machine: no file "
-                f"{path}",
-                hint=f"logs are on the machine that ran the attempt{f', {host}' if host else ''}, "
-                "under core.home of its scheduler",
-            )
+        log = print_log(lambda: open_log(settings, attempt, store), tail, ended if follow else None)
+    if log is not None and not log.is_complete and (attempt.ended or follow):
+        say(f"The end of this log has not been uploaded yet: it is on {attempt.host}.")
 
 
 def state_choice(keep: bool, discard: bool) -> Literal["keep", "discard", "default"]:
@@ -316,11 +292,6 @@ def clear_question(concerned: Sequence[TaskInstance], dag_id: str, run_id: str) 
     running = sum(1 for one in concerned if one.state is TaskState.RUNNING)
     note = f" Running attempts that will be stopped: {running:,}." if running else ""
     return f"Clear {what} of run `{run_id}` of `{dag_id}`?{note}"
-
-
-def host_of(attempt: AttemptInfo | None) -> str:
-    """Return the name of the machine that ran an attempt; empty where it is not known."""
-    return attempt.worker.hostname if attempt and attempt.worker else ""
 
 
 def reason_text(one: TaskInstance) -> str:

@@ -21,6 +21,7 @@ from holdfast.server.public import (
     asset_state,
     assets,
     dags,
+    logs,
     pools,
     runs,
     task_instances,
@@ -32,8 +33,8 @@ from holdfast.store import Store
 from holdfast.version import __version__
 
 ROUTES = (
-    *(execution, status, dags, pools, runs, task_instances, task_state, assets, asset_state),
-    all_state,
+    *(execution, status, dags, pools, runs, task_instances, logs, task_state),
+    *(assets, asset_state, all_state),
 )
 """The modules with routes, in the order in which the description lists them."""
 

@@ -18,13 +18,13 @@ from multiprocessing import parent_process
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from holdfast import tracing
 from holdfast.cleanup.requests import forget_requests_periodically
 from holdfast.connection import open_store
 from holdfast.errors import InvalidSettings
+from holdfast.monitoring import tracing
+from holdfast.monitoring.service_log import log_to_stderr
 from holdfast.process import hide_this_process
 from holdfast.server import packages
-from holdfast.service_log import log_to_stderr
 from holdfast.settings import Settings, load, without_password
 from holdfast.store import Store
 from holdfast.version import __version__

@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast import tracing
 from holdfast.access.identity import Wanted
 from holdfast.commands import Command
 from holdfast.commands.paging import in_pages
@@ -20,6 +19,7 @@ from holdfast.errors import (
     StoreUnavailable,
     TokenRefused,
 )
+from holdfast.monitoring import tracing
 from holdfast.portable.client import COMMANDS, HEADERS, HINT, foreign_response, refusal
 from holdfast.portable.transport import (
     InvalidAddress,
@@ -105,6 +105,14 @@ class HttpStore(Store):
         response = self._ask("POST", JSON.encode(wanted), path=TOKENS)
         issued: Issued = self._decoded(response, partial(msgspec.json.decode, type=Issued))
         return issued.token
+
+    def get(self, path: str) -> Response:
+        """Return the response to a request for a path of the server. Raise the error that it
+        reports."""
+        response = self._ask("GET", path=path)
+        if response.status != HTTPStatus.OK:
+            raise refusal(self.url, response)
+        return response
 
     def close(self) -> None:
         self._transport.close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from holdfast import tracing
 from holdfast.commands import Command
+from holdfast.monitoring import tracing
 from holdfast.store import Store, WrapperStore
 
 A = TypeVar("A")

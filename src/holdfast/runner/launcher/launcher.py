@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.logs.files import LogWriter
 from holdfast.runner.protocol.launches import (
     Exited,
     Launch,
@@ -48,23 +49,13 @@ class _Child:
     number: int
     pid: int
     output: int
-    log: int | None = None
+    log: LogWriter | None = None
     """None before there is one, and if it cannot be written: then the output is discarded."""
-    room: int = 0
-    """Bytes that the log may still grow by; negative once its last line was written."""
-
-    def write(self, data: bytes) -> None:
-        if self.log is None or self.room < 0:
-            return
-        _write_all(self.log, data[: self.room])
-        if len(data) > self.room:
-            _write_all(self.log, b"\n[the log ends here: it has reached its limit]\n")
-        self.room -= len(data)
 
     def close(self) -> None:
         os.close(self.output)
         if self.log is not None:
-            os.close(self.log)
+            self.log.close()
 
 
 class Launcher:
@@ -124,10 +115,9 @@ class Launcher:
             return
         elif isinstance(order, WriteLog):
             try:
-                child.log = _open_log(order.path)
+                child.log = LogWriter(Path(order.path), order.max_size)
             except OSError as error:  # as for lack of descriptors
                 self._send(NotLogged(child.number, f"{order.path} cannot be written: {error}"))
-            child.room = order.limit
             self._selector.register(
                 child.output, selectors.EVENT_READ, lambda: self._copy_output(child)
             )
@@ -189,7 +179,8 @@ class Launcher:
             return 0
         if not data:
             self._ignore_output(child)
-        child.write(data)
+        if child.log is not None:
+            child.log.write(data)
         return len(data)
 
     def _ignore_output(self, child: _Child) -> None:
@@ -221,17 +212,6 @@ class Launcher:
             self._control.send(NOTICE, encode(notice))
 
 
-def _open_log(path: str) -> int:
-    with suppress(FileNotFoundError):  # the cleanup has just removed the empty directory
-        return _append_to(path)
-    return _append_to(path)
-
-
-def _append_to(path: str) -> int:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-
-
 def _preload_spark() -> None:
     with suppress(Exception):  # the task that needs it imports it again, and reports the error
         from holdfast.spark.session.preload import preload
@@ -243,9 +223,3 @@ def _preload_spark() -> None:
 def _kill_group(pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    with suppress(OSError):  # a full disk must not end the task
-        while data:
-            data = data[os.write(descriptor, data) :]

@@ -18,7 +18,7 @@ class WriteLog(msgspec.Struct, frozen=True, tag="log"):
 
     child: int
     path: str
-    limit: int
+    max_size: int
 
 
 class Kill(msgspec.Struct, frozen=True, tag="kill"):

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast import commands as c
-from holdfast import tracing
 from holdfast.errors import (
     Conflict,
     HoldfastError,
@@ -27,6 +26,8 @@ from holdfast.model.dag import CallbackKind, DagSpec
 from holdfast.model.entry import ApiWriter
 from holdfast.model.run import AttemptInfo, Outcome, Run, RunState, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
+from holdfast.monitoring import tracing
+from holdfast.monitoring.tracing import Span
 from holdfast.process import has_ended, kill_group, this_process
 from holdfast.runner.protocol.messages import Parsed
 from holdfast.runner.protocol.orders import (
@@ -48,7 +49,7 @@ from holdfast.runner.scheduler.limits import Limits, Ready
 from holdfast.runner.scheduler.supervisor_link import SupervisorLink
 from holdfast.settings import Settings
 from holdfast.stores.offload.configuration import Offloading
-from holdfast.tracing import Span
+from holdfast.stores.offload.objects.opening import check_installed
 
 CHECK_INTERVAL = 1.0
 """Seconds after which a run is checked in any case: somebody may have cleared a task of it."""
@@ -117,6 +118,8 @@ class Conductor:
     def __init__(self, settings: Settings, journal: Journal) -> None:
         tracing.configure(settings.tracing)
         Offloading.of(settings).check()
+        if settings.logs.url:
+            check_installed("[logs] url")
         self._supervisor = SupervisorLink(settings)
         # Imported while the supervisor starts: loading the database library takes as long.
         from holdfast.connection import open_store

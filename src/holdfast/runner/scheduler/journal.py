@@ -19,8 +19,8 @@ from holdfast.model.families import (
 from holdfast.model.figures import Figures
 from holdfast.model.run import Outcome, Run, RunKind, RunState, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
+from holdfast.monitoring.service_log import fields
 from holdfast.runner.protocol.orders import AttemptEnd
-from holdfast.service_log import fields
 
 LONGEST_ERROR: Final = 500
 """Characters of an error in a line of the log; the store has all of it."""

@@ -4,10 +4,10 @@ import gc
 import socket
 import sys
 
-from holdfast import tracing
+from holdfast.monitoring import tracing
+from holdfast.monitoring.service_log import logging_to_stderr
 from holdfast.process import hide_this_process
 from holdfast.runner.supervisor.launcher_link import LauncherLink
-from holdfast.service_log import logging_to_stderr
 from holdfast.settings import load
 from holdfast.wire.channel import Channel
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,14 +15,15 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast import commands as c
-from holdfast import tracing
 from holdfast.access.identity import CallbackIdentity, ChildIdentity
 from holdfast.accessor.binding import Rules
-from holdfast.actions.logs import log_path
+from holdfast.actions.logs import callbacks_log, log_path
 from holdfast.errors import HoldfastError, NoFreeSlot, StaleAttempt, StoreUnavailable, ValueTooLarge
 from holdfast.model.dag import CallbackKind
 from holdfast.model.entry import TaskWriter
 from holdfast.model.run import Ending, Outcome
+from holdfast.monitoring import tracing
+from holdfast.monitoring.tracing import Span
 from holdfast.runner.protocol.messages import (
     STARTUP,
     CallbackStartup,
@@ -35,11 +37,11 @@ from holdfast.runner.supervisor.declared_assets import Declared, own_report
 from holdfast.runner.supervisor.ending import StopReason, ending_of
 from holdfast.runner.supervisor.endpoint import open_endpoint
 from holdfast.runner.supervisor.launcher_link import Child, LauncherGone, LauncherLink
+from holdfast.runner.supervisor.log_uploads import LogUploads
 from holdfast.runner.supervisor.relay import relay, run_child
 from holdfast.runner.supervisor.spark_server import SparkServer
 from holdfast.server.endpoint import Endpoints
 from holdfast.store import Store
-from holdfast.tracing import Span
 from holdfast.wire.channel import encode
 
 GRACE = 10.0
@@ -65,6 +67,8 @@ class Resources(NamedTuple):
     home: Path
     spark: SparkServer
     endpoints: Endpoints
+    log_uploads: LogUploads | None = None
+    """None if logs stay on this machine."""
 
 
 class Attempt:
@@ -122,7 +126,8 @@ class Attempt:
         except HoldfastError as error:
             return Ended(scope, error.message)
         try:
-            return self._supervise(child, writer)
+            with self._uploading_log(writer, new=True):
+                return self._supervise(child, writer)
         except HoldfastError as error:
             return Ended(scope, error.message, called=False)
         except Exception as error:
@@ -145,7 +150,12 @@ class Attempt:
         self._declared = Declared.by(self._order.task, self._resources.store)
         instance = self._order.instance
         writer = TaskWriter(instance.scope, instance.attempt + 1)
-        return self._call_back(writer, kind, error, None)
+        path = self._log(writer)
+        if not path.exists():  # the attempt was on another machine, or never began
+            path = callbacks_log(self._resources.home)
+            return self._call_back(writer, kind, error, None, path)
+        with self._uploading_log(writer, new=False):
+            return self._call_back(writer, kind, error, None, path)
 
     def stop(self, why: StopReason) -> None:
         """Send SIGTERM to the task; `tick` kills it `GRACE` seconds later."""
@@ -166,8 +176,8 @@ class Attempt:
             self._child.kill()
 
     def _supervise(self, child: Child, writer: TaskWriter) -> Ended:
-        assert writer.attempt is not None
-        child.log_to(log_path(self._resources.home, writer.scope, writer.attempt))
+        log_file = self._log(writer)
+        child.log_to(log_file)
         report = self._run_child(child, writer)
         if not child.wait(EXIT_TIMEOUT):
             if report is None and self._stop is None:
@@ -187,7 +197,7 @@ class Attempt:
         called, kind = True, CALLBACKS.get(ending.state)
         if kind in self._order.task.callbacks:
             exception = report.exception if isinstance(report, Failed) else None
-            called = self._call_back(writer, kind, ending.error, exception)
+            called = self._call_back(writer, kind, ending.error, exception, log_file)
         return Ended(writer.scope, called=called, end=end)
 
     def _end(self, writer: TaskWriter, ending: Ending | None) -> AttemptEnd | None:
@@ -284,9 +294,13 @@ class Attempt:
         return any(one.number == writer.attempt and one.outcome is outcome for one in attempts)
 
     def _call_back(
-        self, writer: TaskWriter, kind: CallbackKind, error: str, exception: bytes | None
+        self,
+        writer: TaskWriter,
+        kind: CallbackKind,
+        error: str,
+        exception: bytes | None,
+        log_file: Path,
     ) -> bool:
-        assert writer.attempt is not None
         startup = CallbackStartup(
             file=self._order.file,
             run=self._order.run,
@@ -295,8 +309,15 @@ class Attempt:
             error=error,
             exception=exception,
         )
-        path = log_path(self._resources.home, writer.scope, writer.attempt)
-        return call_back(self._resources, startup, path, self._declared.child(writer))
+        return call_back(self._resources, startup, log_file, self._declared.child(writer))
+
+    def _log(self, writer: TaskWriter) -> Path:
+        assert writer.attempt is not None
+        return log_path(self._resources.home, writer.scope, writer.attempt)
+
+    def _uploading_log(self, writer: TaskWriter, *, new: bool) -> AbstractContextManager[None]:
+        uploads = self._resources.log_uploads
+        return uploads.uploading(self._log(writer), new=new) if uploads else nullcontext()
 
 
 def got_sigterm(report: Report | None, status: int | None) -> bool:

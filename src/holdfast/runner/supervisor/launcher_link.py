@@ -31,11 +31,9 @@ from holdfast.runner.protocol.launches import (
     PreloadSpark,
     WriteLog,
 )
-from holdfast.settings import VARIABLE_PREFIX
+from holdfast.settings import VARIABLE_PREFIX, Logs
 from holdfast.wire.channel import LARGEST_OF_TASK, ORDER, Channel, encode
 
-LOG_LIMIT = 256 * 2**20
-"""Maximum bytes of output that are logged for one attempt."""
 HOME = f"{VARIABLE_PREFIX}CORE__HOME"
 """The only setting that tasks inherit from the environment: it locates the files of their jobs."""
 WITHHELD = frozenset(
@@ -83,7 +81,7 @@ class Child:
 
     def log_to(self, path: Path) -> None:
         with suppress(LauncherGone):  # and the child with it, which `wait` reports
-            self._launcher.order(WriteLog(self._number, str(path), LOG_LIMIT))
+            self._launcher.order(WriteLog(self._number, str(path), self._launcher.log_size))
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal to the process, or SIGKILL to its group. Do nothing if it has ended."""
@@ -134,6 +132,8 @@ class LauncherLink:
     """A launcher process, restarted after it has died, and the children that it has forked."""
 
     def __init__(self) -> None:
+        self.log_size = Logs().max_size
+        """The maximum size of each child's log."""
         self._lock = Lock()
         self._last = 0
         self._spark = False

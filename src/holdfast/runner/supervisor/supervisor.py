@@ -13,7 +13,7 @@ from threading import Condition, Event, Lock, Semaphore, Thread, current_thread
 
 from holdfast import commands as c
 from holdfast.access.identity import ImportIdentity
-from holdfast.actions.logs import service_logs
+from holdfast.actions.logs import callbacks_log, service_logs
 from holdfast.connection import open_store, rules
 from holdfast.errors import Forbidden, HoldfastError, RunnerFailed, StoreUnavailable
 from holdfast.process import PRIVATE, call_on_signals, this_process
@@ -41,6 +41,7 @@ from holdfast.runner.protocol.parameters import ALIVE, HEARTBEAT, LEASE
 from holdfast.runner.supervisor.attempt import Attempt, Resources, call_back
 from holdfast.runner.supervisor.ending import StopReason
 from holdfast.runner.supervisor.launcher_link import LauncherGone, LauncherLink
+from holdfast.runner.supervisor.log_uploads import LogUploads
 from holdfast.runner.supervisor.purger import Purger
 from holdfast.runner.supervisor.relay import ChildKilled, run_child
 from holdfast.runner.supervisor.spark_server import SparkServer
@@ -69,6 +70,7 @@ class Supervisor:
             settings.home.mkdir(PRIVATE, parents=True, exist_ok=True)
         self._scheduler = scheduler
         self._launcher = launcher
+        launcher.log_size = settings.logs.max_size
         self._through_server = bool(settings.workers.server_url)
         self._token = ""
         self._token_came = Condition()
@@ -76,10 +78,14 @@ class Supervisor:
         self._spark = SparkServer(settings, launcher)
         self._endpoints = Endpoints(settings, self._store)
         its = rules(settings)
+        url = settings.logs.url
+        self._log_uploads = LogUploads(settings.home, url) if url else None
         self._resources = Resources(
-            traced(self._store), launcher, its, settings.home, self._spark, self._endpoints
+            *(traced(self._store), launcher, its, settings.home, self._spark, self._endpoints),
+            self._log_uploads,
         )
         self._purger = Purger(self._store, its.offloading) if its.offloading.backend else None
+        self._helpers = [one for one in (self._purger, self._log_uploads) if one is not None]
         self._lock = Lock()
         self._threads: set[Thread] = set()
         self._attempts: set[Attempt] = set()
@@ -95,8 +101,8 @@ class Supervisor:
         self._send(Alive())  # before any order: a task may kill this process at once
         for keeps_on in (self._enforce_deadlines, self._keep_leases):
             Thread(target=keeps_on, daemon=True).start()
-        if self._purger is not None:
-            self._purger.start()
+        for helper in self._helpers:
+            helper.start()
         while (frame := self._scheduler.receive()) is not None:
             order = order_decoder.decode(frame[1])
             if isinstance(order, Stop):
@@ -114,8 +120,8 @@ class Supervisor:
         for thread in threads:
             thread.join()
         self._ended.set()
-        if self._purger is not None:
-            self._purger.stop()
+        for helper in self._helpers:
+            helper.stop()
         self._launcher.close()
         self._endpoints.close()
         self._store.close()
@@ -246,7 +252,7 @@ class Supervisor:
             startup = CallbackStartup(
                 file=order.file, run=order.run, kind=order.kind, error=order.error
             )
-            path = service_logs(self._resources.home) / "callbacks.log"
+            path = callbacks_log(self._resources.home)
             return CalledBack(order.number, call_back(self._resources, startup, path))
         while True:
             try:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast import tracing
 from holdfast.errors import (
     HoldfastError,
     InvalidDag,
@@ -22,6 +21,7 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.model.value import encode
+from holdfast.monitoring import tracing
 from holdfast.runner.protocol.messages import (
     CallbackStartup,
     Done,

@@ -6,10 +6,10 @@ import logging
 
 from starlette.types import Scope
 
+from holdfast.monitoring.service_log import fields
 from holdfast.server.http.error_responses import REQUEST_ID
 from holdfast.server.http.request import COMMANDS, VERIFIED
 from holdfast.server.tokens import Verified
-from holdfast.service_log import fields
 
 log = logging.getLogger("holdfast.access")
 

@@ -7,10 +7,10 @@ from typing import Any, TypeVar, cast
 
 from fastapi import Request
 
-from holdfast import tracing
 from holdfast.access.permissions import authorized
 from holdfast.commands import Command, FinishAttempt, Heartbeat, Once, RequestId
 from holdfast.errors import HoldfastError, NotFound, NoToken, VersionConflict
+from holdfast.monitoring import tracing
 from holdfast.server import metrics
 from holdfast.server.tokens import Bearer, Tokens, Verified
 from holdfast.settings import Settings

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from holdfast import commands as c
 from holdfast.actions.dags import delete_dag
-from holdfast.actions.logs import remove_logs_of_dag
+from holdfast.actions.logs import delete_stored_logs, remove_logs_of_dag
 from holdfast.model.dag import TaskSpec, spec_of
 from holdfast.model.run import TriggerRule
 from holdfast.model.run_presentation import of_dag, of_import_error
@@ -154,9 +154,10 @@ async def list_import_errors(caller: CallerDep) -> ImportErrorCollection:
 @router.delete("/dags/{dag_id}", status_code=204, responses=problems(404, 409, 502))
 async def remove_dag(caller: CallerDep, dag_id: DagId) -> None:
     """Delete a DAG whose file is gone, with its runs, their task instances and state, and the logs
-    that are on the server's machine. For admins."""
+    that are on the server's machine or in `[logs] url`. For admins."""
     await caller.follow(delete_dag(dag_id))
     await asyncio.to_thread(remove_logs_of_dag, caller.settings.home, dag_id)
+    await asyncio.to_thread(delete_stored_logs, caller.settings, dag_id)
 
 
 def of_task(task: TaskSpec) -> DagTask:

@@ -12,6 +12,7 @@ from pydantic import Field
 from holdfast import commands as c
 from holdfast.accessor.base import located
 from holdfast.actions.log_retention import delete_run_logs
+from holdfast.actions.logs import delete_stored_logs
 from holdfast.actions.runs import check_deletable, check_startable, list_runs, manual_run, mark
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.model import run_presentation
@@ -145,11 +146,12 @@ async def patch_dag_run(
 @router.delete(PATH + "/{run_id}", status_code=204, responses=problems(404, 409, 502))
 async def delete_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> None:
     """Delete a run that no process is executing, with its task instances, their state, and the logs
-    that are on the server's machine. For admins."""
+    that are on the server's machine or in `[logs] url`. For admins."""
     run = await caller.aexecute(c.GetRun(dag_id, run_id))
     check_deletable(run, await caller.aexecute(c.Now()))
     await caller.aexecute(c.DeleteRun(dag_id, run_id))
     await asyncio.to_thread(delete_run_logs, caller.settings.home, dag_id, run_id)
+    await asyncio.to_thread(delete_stored_logs, caller.settings, dag_id, run_id)
 
 
 @router.get(PATH + "/{run_id}/upstreamAssetEvents", responses=problems(404))

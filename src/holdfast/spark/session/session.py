@@ -15,9 +15,9 @@ from uuid import uuid5
 from holdfast.accessor.task_store import TaskStore
 from holdfast.errors import InvalidSettings, SparkBusy, SparkUnavailable
 from holdfast.model.entry import TaskWriter
+from holdfast.monitoring.tracing import trace_id
 from holdfast.settings import without_password
 from holdfast.spark.session.address import SparkAddress
-from holdfast.tracing import trace_id
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession

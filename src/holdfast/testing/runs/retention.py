@@ -353,14 +353,6 @@ class Retention(RunFixtures):
 
         assert states == [RunState.RUNNING, RunState.FAILED]
 
-    def test_a_mark_ends_an_external_run(self, store: Store) -> None:
-        store.execute(c.RegisterTask(LOAD))
-        store.execute(c.StartAttempt(LOAD))
-
-        store.execute(c.MarkTask(scope=LOAD, state=TaskState.SUCCESS, writer=ANN))
-
-        assert store.execute(c.GetRun(*RUN)).state is RunState.SUCCESS
-
     def test_an_external_run_is_deleted_by_its_last_use(self, store: Store, clock: Clock) -> None:
         scopes = {name: TaskScope("script", name, "t") for name in ("set", "ended", "silent", "at")}
         for scope in scopes.values():

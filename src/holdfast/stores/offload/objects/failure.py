@@ -34,7 +34,7 @@ FAILURE_KINDS: Final = (
         _code("NoSuchBucket", "ContainerNotFound")
         + "|bucket does not exist|performing (PUT|POST) .* status code: 404",
         "the bucket does not exist",
-        "create it, or correct [object_store] url",
+        "create it, or correct [object_store] url, or [logs] url for logs",
         affects_all=True,
     ),
     _kind(

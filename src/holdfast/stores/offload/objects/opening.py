@@ -45,11 +45,11 @@ _memory: dict[str, MemoryStore] = {}
 _process: int | None = None
 
 
-def check_installed() -> None:
-    """Raise MissingDependency if obstore is not installed."""
+def check_installed(user: str = "ObjectStoreBackend") -> None:
+    """Raise MissingDependency, which names the user, if obstore is not installed."""
     if find_spec("obstore") is None:
         raise MissingDependency(
-            "ObjectStoreBackend needs the package obstore, which is not installed",
+            f"{user} needs the package obstore, which is not installed",
             hint='pip install "holdfast-state[objects]"',
         )
 

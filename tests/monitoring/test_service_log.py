@@ -17,7 +17,7 @@ def logged(code: str, **settings: str) -> tuple[int, list[str]]:
     program = f"""\
 import logging, threading, warnings
 from holdfast.errors import NotFound
-from holdfast.service_log import fields, logging_to_stderr
+from holdfast.monitoring.service_log import fields, logging_to_stderr
 from holdfast.settings import Logging
 log = logging.getLogger("holdfast.scheduler")
 with logging_to_stderr(Logging(**{settings!r})):

@@ -1,0 +1,151 @@
+"""Log files of a bounded size.
+
+A log begins in the file of its name. When that is full, further pieces follow in files with the
+offset of their first byte after the name: `1.log`, `1.log.00000000000016777216`. The first piece
+and the newest ones remain.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from holdfast.logs.log import Piece, PiecedLog
+
+PIECES: Final = 4
+"""Number of files of a log at its largest, which share its maximum size."""
+_OFFSET: Final = re.compile(r"\.(\d{20})", re.ASCII)
+
+
+def log_of(file: Path) -> Path:
+    """Return the path of the log that a file is a piece of."""
+    return file.with_suffix("") if _OFFSET.fullmatch(file.suffix) else file
+
+
+class LogFile(PiecedLog):
+    """A log on this machine."""
+
+    pause = 0.2
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def list(self) -> tuple[Piece, ...]:
+        found = []
+        for start in _starts(self.path):
+            with suppress(FileNotFoundError):
+                found.append(Piece(start, os.stat(_file(self.path, start)).st_size))
+        return tuple(found)
+
+    def fetch(self, piece: Piece, at: int, size: int) -> bytes | None:
+        try:
+            with open(_file(self.path, piece.start), "rb") as file:
+                file.seek(at)
+                return file.read(size)
+        except FileNotFoundError:
+            return None
+
+
+class LogWriter:
+    """Appends to a log, together with other writers in this process and in others.
+
+    A write is in the file when it returns, so it survives `kill -9` of the writer. Errors are
+    ignored, since a full disk must not end the task whose output this is.
+    """
+
+    def __init__(self, path: Path, max_size: int) -> None:
+        """Create the log or continue it. Raise OSError if that fails."""
+        self._path = path
+        self._piece_size = max_size // PIECES
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._open()
+        except FileNotFoundError:  # a cleanup has just removed the empty directory
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._open()
+
+    def write(self, data: bytes) -> None:
+        with suppress(OSError):
+            while data:
+                with self._newest_piece() as size:
+                    data = data[self._append(data, size) :]
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _open(self) -> None:
+        start = max(_starts(self._path), default=0)
+        self._descriptor, self._start = _opened(self._path, start), start
+
+    @contextmanager
+    def _newest_piece(self) -> Iterator[int]:
+        """Lock the newest piece and yield its size; no other writer appends to it or adds one."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            while not self._is_newest():
+                before = self._descriptor
+                self._open()
+                os.close(before)
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            yield os.fstat(self._descriptor).st_size
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def _is_newest(self) -> bool:
+        """Return False if another writer has added a piece, or somebody has deleted this one."""
+        status = os.fstat(self._descriptor)
+        if not status.st_nlink:
+            return False
+        following = _file(self._path, self._start + status.st_size)
+        return not status.st_size or not os.path.exists(following)
+
+    def _append(self, data: bytes, size: int) -> int:
+        """Append what fits, which is whole lines if possible, and add a piece where that is not
+        all; return the number of bytes."""
+        room = max(self._piece_size - size, 0)
+        if len(data) <= room:
+            return _write_all(self._descriptor, data)
+        cut = data.rfind(b"\n", 0, room) + 1
+        # A piece that is not empty ends before a line that does not fit into it.
+        fitting = _write_all(self._descriptor, data[: cut if cut or size else room])
+        start = self._start + size + fitting
+        added = _opened(self._path, start)
+        for former in _starts(self._path)[1 : 1 - PIECES]:
+            with suppress(FileNotFoundError):
+                os.unlink(_file(self._path, former))
+        os.close(self._descriptor)
+        self._descriptor, self._start = added, start
+        return fitting
+
+
+def _starts(path: Path) -> list[int]:
+    """Return the offsets of the pieces of a log, in order."""
+    try:
+        names = os.listdir(path.parent)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = [0] if path.name in names else []
+    for name in names:
+        if name.startswith(path.name) and (match := _OFFSET.fullmatch(name[len(path.name) :])):
+            found.append(int(match[1]))
+    return sorted(found)
+
+
+def _file(path: Path, start: int) -> str:
+    return f"{path}.{start:020}" if start else str(path)
+
+
+def _opened(path: Path, start: int) -> int:
+    return os.open(_file(path, start), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+
+def _write_all(descriptor: int, data: bytes) -> int:
+    written = 0
+    while written < len(data):
+        written += os.write(descriptor, data[written:])
+    return written

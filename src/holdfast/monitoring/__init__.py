@@ -1,0 +1,1 @@
+"""How services are observed from outside: their log, and traces of what they do."""
