@@ -127,6 +127,8 @@ def test_the_log_of_a_live_attempt_or_watcher_is_kept_however_old(home, store):
     )
     first, second = (written(log_path(home, scope, number), 2 * DAY) for number in (1, 2))
     watched = written(watcher_log(home, "orders", "files"), 2 * DAY)
+    piece = written(second.with_name(f"2.log.{16:020}"), 2 * DAY)
 
     assert delete_old_logs(store, home, DAY) == 1
-    assert (first.exists(), second.exists(), watched.exists()) == (False, True, True)
+    kept = (second, piece, watched)
+    assert [one.exists() for one in (first, *kept)] == [False, True, True, True]

@@ -13,7 +13,8 @@ from standalone import StandaloneCluster, standalone_cluster
 from victims import Project
 
 from holdfast import commands as c
-from holdfast.model.run import RunState
+from holdfast.model.run import Outcome, RunState
+from holdfast.model.scope import TaskScope
 from holdfast.model.value import decode
 from holdfast.stores.sql import SqlStore
 
@@ -70,9 +71,15 @@ def test_one_driver_does_the_work_of_each_job_whoever_is_killed(
     assert status == 0, project.output()
     with SqlStore(f"sqlite:///{tmp_path / '.holdfast' / 'holdfast.db'}") as store:
         assert store.execute(c.GetRun("submitting", "r")).state is RunState.SUCCESS
-        for number in range(len(STEPS)):
-            [(_, result)] = store.execute(c.GetResults("submitting", "r", f"job-{number}"))
-            worked = (tmp_path / f"job-{number}.work").read_text().splitlines()
+        for number, line in enumerate((tmp_path / "kills.txt").read_text().splitlines()):
+            task = f"job-{number}"
+            [(_, result)] = store.execute(c.GetResults("submitting", "r", task))
+            worked = (tmp_path / f"{task}.work").read_text().splitlines()
             assert worked == [decode(result)]
-    assert len([*tmp_path.glob("job-?.[a-z]*")]) == 2 * len(STEPS) + 1  # each was killed
+            # Each was killed at its steps, unless it died with the supervisor just before one.
+            attempts = store.execute(c.ListAttempts(TaskScope("submitting", "r", task)))
+            reached = [
+                (tmp_path / f"{task}.{step}").exists() for step in line.split()[0].split("+")
+            ]
+            assert all(reached) or Outcome.INTERRUPTED in [one.outcome for one in attempts]
     assert project.leftovers() == []

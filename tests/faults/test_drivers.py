@@ -21,7 +21,7 @@ from holdfast import commands as c
 from holdfast.errors import StoreFailed, StoreUnavailable
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.figures import Figures
-from holdfast.model.run import Process, RunState, TaskState, Watch
+from holdfast.model.run import Process, PrunableEvent, RunState, TaskState, Watch
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.service import ServiceKind
 from holdfast.store import Store
@@ -107,6 +107,11 @@ COMMANDS: list[c.Command[Any]] = [
     c.PauseDag("sales", paused=True),
     c.DeleteDag("sales"),
     c.ListPools(),
+    c.ListPrunableRuns(c.RunsToPrune(now=THEN, before=THEN), 10),
+    c.PruneRuns(c.RunsToPrune(now=THEN, before=THEN), (1,)),
+    c.DeletedRuns("sales", ("monday",)),
+    c.ListPrunableEvents(THEN, 10),
+    c.PruneEvents(THEN, (PrunableEvent(1, 1),)),
     c.SetPool(name="warehouse", slots=1),
     c.DeletePool("warehouse"),
     c.ReportWaits(HERE, (c.Waits("sales", "monday", {"load": "a pool"}),)),
