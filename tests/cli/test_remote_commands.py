@@ -380,6 +380,7 @@ def test_a_website_is_no_server(holdfast: Callable[..., Result]) -> None:
     assert f"{url} did not respond like a Holdfast server (200 OK, text/html)" in result.err
 
 
+@pytest.mark.full
 def test_a_log_that_is_followed_survives_a_restart_of_the_server(
     holdfast: Callable[..., Result], behind: Store, stores: ServedStores, project: Path
 ) -> None:

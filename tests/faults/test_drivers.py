@@ -18,7 +18,7 @@ from clarity import refusal
 from servers import ServerDatabase
 
 from holdfast import commands as c
-from holdfast.errors import StoreFailed, StoreUnavailable
+from holdfast.errors import InvalidInput, StoreFailed, StoreUnavailable
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.figures import Figures
 from holdfast.model.run import Process, PrunableEvent, RunState, TaskState, Watch
@@ -313,3 +313,15 @@ def test_a_statement_that_times_out_is_an_error(
     with closing(open_client(mode, SqlStore(url))) as client:
         refusal(StoreUnavailable, client, WRITE)
         assert_usable(client.store, obstacle)
+
+
+@pytest.mark.parametrize("after", [2**31, -(2**40), 2**63 - 1])
+def test_a_number_beyond_the_range_of_its_column_is_no_failure_of_the_database(
+    database_url: str, after: int
+) -> None:
+    with SqlStore(database_url) as store:
+        if database_url.startswith("postgresql"):
+            with pytest.raises(InvalidInput, match="out of the range"):
+                store.execute(c.GetResults("sales", "monday", "load", after=after))
+        else:
+            assert store.execute(c.GetResults("sales", "monday", "load", after=after)) == ()

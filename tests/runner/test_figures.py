@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import urllib.request
 
+import pytest
 from project import Project, wait_until
 from serving import Served
 
@@ -65,6 +66,7 @@ def scrape(url: str) -> dict[str, float]:
     return {name: float(value) for name, value in lines}
 
 
+@pytest.mark.full
 def test_one_scrape_of_a_server_has_the_metrics_of_all_services(project: Project) -> None:
     project.write("dags/dag.py", DAGS)
     project.write("dags/broken.py", "DAG holdfast")

@@ -43,6 +43,7 @@ with DAG("daily", schedule="@daily", start_date=TODAY - timedelta(days=5), catch
 """
 
 
+@pytest.mark.full
 def test_a_scheduler_deletes_what_is_older_than_its_retention(project: Project) -> None:
     project.write("dags/secondly.py", SECONDLY)
     logs = project.home / "logs" / "secondly"

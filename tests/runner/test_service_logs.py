@@ -10,6 +10,7 @@ from typing import Any
 
 import landing
 import msgspec
+import pytest
 from project import Project, wait_until
 
 DAGS = """
@@ -44,6 +45,7 @@ def ended(project: Project, *dag_ids: str) -> bool:
     return all(found and found[0].state.ended for found in runs)
 
 
+@pytest.mark.full
 def test_all_processes_of_standalone_log_lines_of_json(project: Project) -> None:
     project.write("dags/dag.py", DAGS)
     project.write("dags/watched.py", landing.DAG)

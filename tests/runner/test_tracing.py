@@ -94,6 +94,7 @@ def test_a_run_is_one_trace_through_all_processes_and_the_server(project: Projec
     assert context.startswith(f"00-{run['trace']:032x}-{succeeded['id']:016x}-")
 
 
+@pytest.mark.full
 def test_enabled_tracing_sends_to_the_exporter_that_opentelemetry_is_set_to(
     project: Project,
 ) -> None:
@@ -108,6 +109,7 @@ def test_enabled_tracing_sends_to_the_exporter_that_opentelemetry_is_set_to(
     assert project.result("load")[0].startswith("00-")
 
 
+@pytest.mark.full
 def test_tracing_is_off_by_default(project: Project) -> None:
     ended = project.run_dag(DAG)
 

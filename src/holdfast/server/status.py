@@ -23,6 +23,7 @@ from holdfast.commands import (
     GetActivity,
     ListPools,
     ListServices,
+    Now,
     SumFigures,
     UnfinishedRuns,
 )
@@ -141,7 +142,7 @@ class Figures:
                 free = await asyncio.to_thread(free_space, self._settings)
                 self._figures += metrics.of_disks(free)
                 for command, expose in _COUNTED.items():
-                    with suppress(NotSupported):  # a custom backend has no tables
+                    if self._store.supports(type(command)):
                         self._figures += expose(await self._store.aexecute(command))
                 with suppress(NotSupported):
                     self._figures += metrics.of_loads(await arun(self._store, newest_loads()))
@@ -153,7 +154,9 @@ class Figures:
 async def get_health(request: Request) -> Response:
     """Report whether the server can answer requests: 200 if its database answers and disks have
     space, else 503. The status of schedulers and triggerers is reported, too."""
-    asked = asyncio.ensure_future(store_of(request).aexecute(ListServices()))
+    store = store_of(request)
+    question: Command[Any] = ListServices() if store.supports(ListServices) else Now()
+    asked = asyncio.ensure_future(store.aexecute(question))
     measured = asyncio.ensure_future(asyncio.to_thread(free_space, settings_of(request)))
     # Not cancelled on timeout: the driver would wait for the database once more.
     await asyncio.wait({asked, measured}, timeout=STORE_TIMEOUT)
@@ -163,8 +166,8 @@ async def get_health(request: Request) -> Response:
     body: dict[str, Any] = {"status": "ready", "version": __version__}
     whys = []
     error = asked.exception() if asked.done() else "the database does not answer"
-    if error is None or isinstance(error, NotSupported):
-        services = () if error else asked.result()
+    if error is None:
+        services = asked.result() if store.supports(ListServices) else ()
         body |= {kind: _of_services(kind, services) for kind in ServiceKind}
     else:
         log.warning("not ready: %s", error)

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from holdfast.errors import HoldfastError, InvalidUrl, StoreFailed, StoreUnavailable
+from holdfast.errors import HoldfastError, InvalidInput, InvalidUrl, StoreFailed, StoreUnavailable
 from holdfast.settings import without_password
 
 _START_HINT = "check that it is running, and [database] url"
@@ -30,6 +30,7 @@ _MYSQL_LOST = {2003, 2006, 2013, 2055, 1040, 1053, 1927}
 # deleted: every insert follows a lookup.
 _CLASHES = {"40001", "40P01", "23505", "23503"}
 _MYSQL_CLASHES = {1213, 1020, 1062, 1452}
+_OUT_OF_RANGE = {"22003", 1264}
 _TOO_LONG = {"57014", "55P03", 1205, 1969, 3024}
 
 
@@ -104,6 +105,11 @@ def translate(error: BaseException, url: sa.URL) -> HoldfastError:
         return StoreUnavailable(
             f"{where} timed out: {_first_line(error)}",
             hint="another client has locked the rows, or the statement timeout is too low",
+        )
+    if (getattr(error, "sqlstate", None) or _mysql_code(error)) in _OUT_OF_RANGE:
+        return InvalidInput(
+            f"a number in the request is out of the range of {where}: {_first_line(error)}",
+            hint="give a smaller number",
         )
     if _mysql_code(error) in (1142, 1419):
         return StoreFailed(
