@@ -125,16 +125,13 @@ class AssetStore(Accessor[AssetScope]):
         value = None if step.value is None else self._decode(key, step.value)
         return msgspec.structs.replace(step, value=value)
 
+    def set_for_version(self, key: str, value: JsonValue, if_version: int | None = None) -> int:
+        """Set a key, and return the version of the entry, for callers that write it again."""
+        return run(self._store, self._set(key, value, False, if_version))
+
     def _rewind(
         self, key: str, version: int | None, run_id: str | None, at: datetime | None, dry_run: bool
     ) -> Steps[Version[Any] | None]:
         to = rewind_target(version, run_id, at)
         step = yield c.Rewind(self._scope, key, to, self._writer, dry_run)
         return step and self._decoded(key, step)
-
-
-def set_for_version(
-    store: AssetStore, key: str, value: JsonValue, if_version: int | None = None
-) -> int:
-    """Set a key, and return the version of the entry, for callers that write it again."""
-    return run(store._store, store._set(key, value, False, if_version))

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor.asset_store import AssetStore, set_for_version
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import VersionConflict
 from holdfast.model.load_record import BACKFILLS
 from holdfast.spark.loads.directory_writer import Writing
@@ -147,7 +147,7 @@ class Backfilling:
             self._store.set(newest, found)
 
     def _set(self, key: str, value: Backfill) -> int:
-        return set_for_version(self._store, key, msgspec.to_builtins(value))
+        return self._store.set_for_version(key, msgspec.to_builtins(value))
 
     def _newest_at(self, place: str) -> str:
         return f"{self._newest}/{place}"

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.accessor.asset_store import AssetStore, set_for_version
+from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, SparkBusy, VersionConflict
 from holdfast.model.entry import Entry
 from holdfast.spark.loads.load_history import PLAN_SUFFIX, highest_number, loads_that_count
@@ -192,8 +192,8 @@ class Planning:
 
     def _set(self, plan: Plan) -> int:
         value = msgspec.to_builtins(plan)
-        return set_for_version(
-            self._store, self._key + PLAN_SUFFIX, value, if_version=self.stored_version
+        return self._store.set_for_version(
+            self._key + PLAN_SUFFIX, value, if_version=self.stored_version
         )
 
     def _read_again(self, kept: Plan) -> None:
