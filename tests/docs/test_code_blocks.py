@@ -37,6 +37,8 @@ LONG = {
     "custom-backend",
     "export-import",
     "incremental-loads",
+    "logs",
+    "monitoring",
     "reconcile",
     "running-pipelines",
     "spark-jobs",

@@ -127,7 +127,6 @@ def test_the_log_of_a_killed_supervisor_is_uploaded_by_the_next(
     assert pending(project) == []
 
 
-@pytest.mark.full
 def test_a_storage_that_fails_delays_and_fails_no_task(
     project: Project, tmp_path: Path, elsewhere: dict[str, str]
 ) -> None:

@@ -132,7 +132,6 @@ def test_a_stopped_run_ends_with_all_its_processes_and_jobs(
     assert project.holdfast("runs", "delete", "d", "r", "--yes").status == 0
 
 
-@pytest.mark.full
 def test_a_scheduler_that_takes_over_leaves_a_stopped_run_alone(
     project: Project, begun: subprocess.Popen[bytes]
 ) -> None:
