@@ -266,11 +266,13 @@ def test_every_command_is_tested_here() -> None:
     assert named | WITHOUT_A_STORE | ON_SPARK == set(commands(cli, ()))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("line", READING, ids=" ".join)
 def test_a_viewer_may_read(remote: Callable[..., Result], line: tuple[str, ...]) -> None:
     assert comparable(remote(*line, role=Role.VIEWER)) == comparable(remote(*line))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("line", [*WRITING, *RULING], ids=" ".join)
 def test_a_viewer_may_change_nothing(
     remote: Callable[..., Result], behind: Store, line: tuple[str, ...]
@@ -294,6 +296,16 @@ def test_an_editor_is_told_what_only_an_admin_may_do(
     assert result.status == 1
     assert f"editor {ME} may not do this" in result.err
     assert "`holdfast auth user-token --role admin`" in result.err
+    assert contents(behind) == before
+
+
+def test_a_viewer_may_read_and_not_write(remote: Callable[..., Result], behind: Store) -> None:
+    before = contents(behind)
+
+    listed = remote("runs", "list", role=Role.VIEWER)
+    paused = remote("dags", "pause", "etl", role=Role.VIEWER)
+
+    assert (listed.status, paused.status) == (0, 1)
     assert contents(behind) == before
 
 
