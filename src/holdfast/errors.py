@@ -353,6 +353,13 @@ class SparkBusy(HoldfastError):
     status = 503
 
 
+class AlertNotDelivered(HoldfastError):
+    """The webhook or the callback of alerts did not take an alert."""
+
+    code = "alert_not_delivered"
+    status = 502
+
+
 class RunnerFailed(HoldfastError):
     """The processes that run tasks end right after they are started."""
 

@@ -39,7 +39,12 @@ def this_process() -> Process:
 
 def has_ended(process: Process) -> bool:
     """Return True only if that is certain: the process was on this machine, and is gone."""
-    return process.host == _host() and _started(process.pid) != process.started
+    if process.host != _host():
+        return False
+    started = _started(process.pid)
+    if not started and _exists(process.pid):  # /proc may hide processes (hidepid)
+        return False
+    return started != process.started
 
 
 def kill_group(process: Process) -> None:
@@ -87,6 +92,17 @@ def _started(pid: int) -> str:
         return ask(["/bin/ps", "-o", "lstart=", "-p", str(pid)]).stdout.strip()
     fields = status.rpartition(b")")[2].decode().split()
     return "" if fields[0] == "Z" else fields[19]
+
+
+def _exists(pid: int) -> bool:
+    """Return whether a process has this id and is not known to be a zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return not Path(f"/proc/{pid}").exists()
 
 
 def ask(command: Sequence[str]) -> subprocess.CompletedProcess[str]:

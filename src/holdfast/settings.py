@@ -111,6 +111,47 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
         raise TypeError(f"`{name}` is not text")
 
 
+def _webhook_url(given: Given) -> str:
+    from urllib.parse import urlsplit
+
+    text = msgspec.convert(given.value, str)
+    parts = urlsplit(text)
+    plain = text.isprintable() and " " not in text and text.isascii()
+    known = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
+    _ = parts.port  # raises ValueError for one that is no number
+    if text and not (plain and known):
+        raise ValueError("not a URL of a webhook")
+    return text
+
+
+def _dotted_name(given: Given) -> str:
+    text = msgspec.convert(given.value, str)
+    parts = text.split(".")
+    if text and (len(parts) < 2 or not all(part.isidentifier() for part in parts)):
+        raise ValueError("not the dotted name of a function")
+    return text
+
+
+def _late_assets(given: Given) -> dict[str, timedelta]:
+    table = given.value if given.typed else msgspec.json.decode(given.value or "{}")
+    if not isinstance(table, dict):
+        raise NotAllowed("it is not a table")
+    limits = {}
+    for name, text in table.items():
+        try:
+            limits[name] = _length(msgspec.convert(text, str))
+        except ValueError as error:
+            raise NotAllowed(f"{text!r} for asset `{name}`: {error}") from None
+        if not limits[name]:
+            raise NotAllowed(f"asset `{name}` cannot have an event every 0 seconds")
+    return limits
+
+
+def _limits_text(limits: Mapping[str, timedelta]) -> str:
+    shown = {name: duration_text(limit) for name, limit in limits.items()}
+    return msgspec.json.encode(shown).decode() if shown else ""
+
+
 def _length(text: str) -> timedelta:
     length = duration(text)
     if length > timedelta(days=A_CENTURY):
@@ -454,6 +495,47 @@ class Logging(Section, frozen=True):
     ] = "text"
 
 
+class Alerts(Section, frozen=True):
+    webhook_url: Annotated[
+        str,
+        Meta(
+            description="Where alerts are sent as JSON with `POST`: failed runs, DAG files that "
+            "cannot be used, and assets that are late. Empty: nowhere."
+        ),
+        Special(
+            allowed="a URL such as https://host/path, without a user name; or empty",
+            parse=_webhook_url,
+            show=_hidden,
+            secret=True,
+            withheld=True,
+        ),
+    ] = ""
+    callback: Annotated[
+        str,
+        Meta(
+            description="The function that is called with each alert, as "
+            "`package.module.function`. It is imported from the directory of the settings file, "
+            "or from the installed packages. Empty: none."
+        ),
+        Special(
+            allowed="a dotted name such as package.module.function, or empty", parse=_dotted_name
+        ),
+    ] = ""
+    late_assets: Annotated[
+        dict[str, timedelta],
+        Meta(
+            description="The longest time without an event by the name of the asset, after which "
+            'the asset is late: a table such as `orders = "2h"`. In the environment: a JSON '
+            "object."
+        ),
+        Special(
+            allowed='a table of assets and durations such as orders = "2h"',
+            parse=_late_assets,
+            show=_limits_text,
+        ),
+    ] = {}
+
+
 class Tracing(Section, frozen=True):
     enabled: Annotated[
         bool,
@@ -538,6 +620,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dags: Dags = Dags()
     runner: Runner = Runner()
     logging: Logging = Logging()
+    alerts: Alerts = Alerts()
     tracing: Tracing = Tracing()
     logs: Logs = Logs()
     spark: Spark = Spark()
@@ -559,8 +642,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 "connect(url, token=…) to a server",
             )
         if self.server_url:
+            shown = without_password(self.server_url)
             raise InvalidSettings(
-                f"this needs the database, and database.url is the server {self.server_url}",
+                f"this needs the database, and database.url is the server {shown}",
                 hint="run it where the server runs, or set database.url to the server's database",
             )
         return self.store_url

@@ -26,7 +26,7 @@ from holdfast.commands import CurrentIntent, Guarded, LiveAttempt, LiveWatch
 from holdfast.errors import Forbidden, InvalidInput
 from holdfast.model.entry import ApiWriter, TaskWriter, WatcherWriter
 from holdfast.model.role import Role
-from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, TaskState, Watch
+from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, RunState, TaskState, Watch
 from holdfast.model.scope import AssetScope, TaskScope
 
 SCOPE = TaskScope("sales", "monday", "load")
@@ -219,6 +219,24 @@ def test_a_write_is_signed_with_the_identity(identity: Identity, given: Any, wri
 
     assert isinstance(command, c.Set)
     assert command.writer == written
+
+
+@pytest.mark.parametrize("given", [TaskWriter(OTHER, 3), TaskWriter(OTHER), ApiWriter("ceo")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        c.MarkRun("d", "r", state=RunState.FAILED, writer=ApiWriter("ceo")),
+        c.MarkTask(scope=SCOPE, state=TaskState.FAILED, writer=ApiWriter("ceo")),
+        c.ClearTasks("d", "r", tasks=(("t", None),), writer=ApiWriter("ceo")),
+    ],
+    ids=name,
+)
+def test_what_an_editor_does_to_runs_and_tasks_is_signed_with_their_name(
+    given: Any, command: c.Command[Any]
+) -> None:
+    forged = msgspec.structs.replace(command, writer=given)
+
+    assert authorized(EDITOR, forged).writer == ApiWriter(EDITOR.user)
 
 
 def test_the_writes_of_a_watcher_are_signed_as_a_watchers() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from holdfast import commands as c
 from holdfast.actions.log_retention import (
+    delete_local_logs,
     delete_logs_of_deleted_runs,
     delete_old_logs,
-    delete_run_logs,
 )
 from holdfast.actions.logs import log_path, service_logs, watcher_log
 from holdfast.model.run import Process
@@ -56,10 +56,10 @@ def test_the_logs_of_a_run_leave_no_empty_directories(home):
     log_of(home, "r1")
     log_of(home, "r2")
 
-    delete_run_logs(home, "etl", "r1")
+    delete_local_logs(home, "etl", "r1")
     assert directories(home) == ["logs", "logs/etl", "logs/etl/r2", "logs/etl/r2/load"]
 
-    delete_run_logs(home, "etl", "r2")
+    delete_local_logs(home, "etl", "r2")
     assert directories(home) == ["logs"]
 
 
@@ -132,3 +132,46 @@ def test_the_log_of_a_live_attempt_or_watcher_is_kept_however_old(home, store):
     assert delete_old_logs(store, home, DAY) == 1
     kept = (second, piece, watched)
     assert [one.exists() for one in (first, *kept)] == [False, True, True, True]
+
+
+def test_a_file_that_cannot_be_deleted_keeps_no_other_and_is_reported_once(
+    home, store, monkeypatch, caplog
+):
+    paths = [log_of(home, run_id, age=2 * DAY) for run_id in ("r1", "r2", "r3")]
+    paths += [written(service_logs(home) / name, 2 * DAY) for name in ("a.log", "b.log", "c.log")]
+    stuck = {paths[0], *paths[3:5]}
+    unlink = os.unlink
+
+    def refuse(name: str, *, dir_fd: int) -> None:
+        if Path(os.readlink(f"/proc/self/fd/{dir_fd}"), name) in stuck:
+            raise PermissionError(1, "Operation not permitted", name)
+        unlink(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+
+    assert delete_old_logs(store, home, DAY) == 3
+
+    assert {path for path in paths if path.exists()} == stuck
+    [record] = caplog.records
+    assert record.getMessage().startswith("logs that cannot be deleted: 3; first: ")
+    assert any(record.getMessage().endswith(f"'{path}'") for path in stuck)
+
+
+def test_a_directory_that_cannot_be_read_keeps_no_other(home, store, monkeypatch, caplog):
+    for dag_id in ("etl", "mart"):
+        scope = TaskScope(dag_id, "r1", "load")
+        store.execute(c.RegisterTask(scope))
+        log_of(home, "r1", dag_id)
+        store.execute(c.DeleteRun(dag_id, "r1"))
+    scandir = os.scandir
+
+    def refuse(path: Path) -> object:
+        if path == home / "logs" / "etl":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+
+    assert delete_logs_of_deleted_runs(store, home) == 1
+
+    assert "logs that cannot be deleted: 1; first: " in caplog.text

@@ -180,3 +180,13 @@ def test_a_configured_key_cannot_be_rotated_by_a_command(
     assert "HOLDFAST__API__SIGNING_KEY" in result.err
     assert "ssss" not in result.err
     assert not (project / ".holdfast" / "signing-keys.json").exists()
+
+
+@pytest.mark.parametrize("command", [("db", "check"), ("auth", "user-token", "--role", "viewer")])
+def test_a_token_in_the_url_of_a_server_is_not_shown(holdfast, monkeypatch, command):
+    monkeypatch.setenv("HOLDFAST__DATABASE__URL", "https://host/?token=secret")
+
+    result = holdfast(*command)
+
+    assert result.status != 0
+    assert "the server https://host/?token=***" in result.err

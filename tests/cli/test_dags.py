@@ -72,11 +72,25 @@ def test_broken_files_are_reported_beside_the_list(holdfast, store):
     )
 
 
+def test_a_broken_file_sends_no_escapes_to_the_terminal(holdfast, store):
+    store.execute(SaveFileError("dags/bad.py", "Traceback\nNameError: \x1b[31mx\x07\n"))
+
+    assert "broken: dags/bad.py: NameError: [31mx\n" in holdfast("dags", "list").err
+
+
 def test_errors_are_shown_with_their_tracebacks(holdfast, store):
     store.execute(SaveFileError("dags/bad.py", "Traceback\n  line 1\nNameError: x\n"))
 
     assert holdfast("dags", "errors").out == ("dags/bad.py:\nTraceback\n  line 1\nNameError: x\n\n")
     assert json.loads(holdfast("dags", "errors", "--json").out)["import_errors"][0]["filename"]
+
+
+def test_control_characters_of_errors_are_escaped(holdfast, store):
+    store.execute(SaveFileError("bad.py", "Traceback\n\tline\nError: \x1b[2J\x9b31m\r\nend"))
+
+    shown = holdfast("dags", "errors").out
+
+    assert shown == "bad.py:\nTraceback\n\tline\nError: \\x1b[2J\\x9b31m\nend\n\n"
 
 
 def test_without_errors_there_is_no_output(holdfast):

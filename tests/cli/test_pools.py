@@ -9,8 +9,10 @@ import pytest
 
 from holdfast import commands as c
 from holdfast.connection import open_store
+from holdfast.model.pool import Pool
 from holdfast.settings import load
 from holdfast.store import Store
+from holdfast.stores.sql import SqlStore
 
 
 @pytest.fixture
@@ -61,3 +63,20 @@ def test_bad_input_is_one_clear_error(holdfast, store, line, status, told):
 
     assert result.status == status
     assert told in result.err
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "a\nb", "\x9b31m", "x" * 1001])
+def test_a_description_that_would_disturb_a_list_is_refused(holdfast, store, text):
+    result = holdfast("pools", "set", "warehouse", "3", "--description", text)
+
+    assert result.status == 2
+    assert "description of pool `warehouse` has " in result.err
+    assert "\x1b" not in result.err
+    assert [one.name for one in store.execute(c.ListPools())] == ["default_pool"]
+
+
+def test_control_characters_that_a_store_has_already_are_not_printed(holdfast, monkeypatch):
+    bad = Pool(name="warehouse", slots=1, description="\x1b[2J\nold", used=0)
+    monkeypatch.setattr(SqlStore, "execute", lambda store, command: (bad,))
+
+    assert holdfast("pools", "list").out.splitlines()[1:] == ["warehouse\t1\t0\t1\t[2J old"]

@@ -28,25 +28,43 @@ from served import ServedStores, serving_stores
 from holdfast import Connection, connect
 from holdfast import commands as c
 from holdfast.access.identity import UserIdentity
-from holdfast.actions.logs import log_path
+from holdfast.actions.logs import log_key, log_path, run_logs
 from holdfast.cli import cli, invoke
 from holdfast.connection import open_store
 from holdfast.logs.files import LogWriter
+from holdfast.logs.storage import LogStorage
+from holdfast.model.alert import Channel
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.role import Role
+from holdfast.model.run import RunState
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.model.service import ServiceKind
-from holdfast.settings import load
+from holdfast.server.embedded import EmbeddedServer
+from holdfast.settings import Logs, Settings, load
 from holdfast.store import Store
 
 ME = getpass.getuser()
+ANN = ApiWriter("ann")
 RUN = ("etl", "r1")
 TASK = ("--dag-id", "etl", "--run-id", "r1", "--task-id", "extract")
 ORDERS = ("--asset", "orders")
 STATE = "state-store"
-GROUPS = ("assets", "auth", "config", "dags", "db", "pools", "runs", "state-store", "tasks")
+GROUPS = (
+    "alerts",
+    "assets",
+    "auth",
+    "config",
+    "dags",
+    "db",
+    "pools",
+    "runs",
+    "state-store",
+    "tasks",
+)
 
 READING: list[tuple[str, ...]] = [
+    ("alerts", "list"),
+    ("alerts", "list", "--json"),
     ("assets", "list"),
     ("assets", "list", "--json"),
     ("assets", "show", "orders"),
@@ -155,7 +173,7 @@ NEEDING_THE_DATABASE: list[tuple[str, ...]] = [
     ("auth", "user-token", "--role", "viewer"),
     ("auth", "worker-token"),
 ]
-WITHOUT_A_STORE = {("completion",), ("config", "get"), ("config", "list")}
+WITHOUT_A_STORE = {("alerts", "test"), ("completion",), ("config", "get"), ("config", "list")}
 ON_SPARK = {(STATE, name) for name in ("copy", "export", "import", "reconcile")}
 
 
@@ -163,6 +181,8 @@ def fill(store: Store) -> None:
     """Fill a store with something of every kind."""
     pipeline.half_way(store)
     store.execute(c.SaveFileError("dags/broken.py", "Traceback\nSyntaxError: invalid syntax"))
+    minute = timedelta(minutes=1)
+    store.execute(c.CheckConditions(channel=Channel.WEBHOOK, late_after={}, interval=minute))
     store.execute(c.CreateRun(dag_id="mart", run_id="m1"))
     day = timedelta(days=1)
     kind = ServiceKind.SCHEDULER
@@ -491,6 +511,30 @@ def test_logs_of_this_machine_stay_when_a_run_of_a_server_is_deleted(
     assert remote("runs", "delete", *RUN, "--yes").status == 0
 
     assert path.exists()
+
+
+@pytest.mark.parametrize("deleted", [("runs", "delete", *RUN), ("dags", "delete", "etl")])
+def test_the_server_deletes_the_logs_of_what_is_deleted(
+    filled: Path, holdfast: Callable[..., Result], tmp_path: Path, deleted: tuple[str, ...]
+) -> None:
+    copy = shutil.copy(filled, tmp_path / "server.db")
+    store = open_store(load(tmp_path, {"HOLDFAST__DATABASE__URL": f"sqlite:///{copy}"}))
+    store.execute(c.MarkRun(dag_id="etl", run_id="r1", state=RunState.FAILED, writer=ANN))
+    scope = TaskScope(*RUN, "extract")
+    logs = Logs(url=f"file://{tmp_path}/storage")
+    settings = Settings(directory=tmp_path / "served", logs=logs)
+    log_path(settings.home, scope, 1).parent.mkdir(parents=True)
+    storage, key = LogStorage(logs.url), log_key(scope, 1)
+    storage.put(key, 0, b"text\n")
+    server = EmbeddedServer(store, settings)
+    token = server.tokens.issue(UserIdentity(ME, Role.ADMIN))
+
+    result = holdfast(server.url, *deleted, "--yes", token=token)
+    server.close()
+
+    assert result.status == 0, result.err
+    assert not storage.log(key).exists()
+    assert not run_logs(settings.home, *RUN).exists()
 
 
 def test_a_script_connects_to_the_configured_server(

@@ -12,7 +12,15 @@ import pipeline
 import pytest
 
 from holdfast.actions.logs import log_key, log_path
-from holdfast.commands import ClaimRun, CreateRun, FinishRun, GetRun, ListRuns, RegisterTask
+from holdfast.commands import (
+    ClaimRun,
+    CreateRun,
+    FinishRun,
+    ForgetFile,
+    GetRun,
+    ListRuns,
+    RegisterTask,
+)
 from holdfast.connection import open_store
 from holdfast.errors import NotFound
 from holdfast.logs.storage import LogStorage
@@ -86,6 +94,15 @@ def test_a_run_of_a_dag_in_no_file_is_shown_as_waiting(holdfast, store):
         holdfast("runs", "show", "gone", "r1").out.splitlines()
     )
     assert "waiting for" not in holdfast("runs", "show", "etl", "here").out
+
+
+def test_a_run_of_a_dag_whose_file_was_removed_is_shown_as_waiting(holdfast, store):
+    store.execute(CreateRun(dag_id="etl", run_id="r1"))
+    store.execute(ForgetFile("dags/etl.py", ("etl",)))
+
+    assert "waiting for\ta DAG file that defines `etl`: there is none" in (
+        holdfast("runs", "show", "etl", "r1").out.splitlines()
+    )
 
 
 def test_a_run_is_shown_as_json(holdfast, store):

@@ -17,10 +17,12 @@ import pytest
 from holdfast.actions.logs import log_key, log_path
 from holdfast.commands import (
     ChangeTasks,
+    CreateRun,
     FinishRun,
     Get,
     GetRun,
     ListTaskInstances,
+    MarkRun,
     RegisterTask,
     Set,
     StartAttempt,
@@ -219,6 +221,42 @@ def test_clearing_nothing_is_reported(holdfast):
     result = holdfast("tasks", "clear", *RUN, "report", "--failed", "--yes")
 
     assert (result.status, result.err) == (0, "There is nothing to clear.\n")
+
+
+@pytest.mark.parametrize(
+    ("end", "options", "state"),
+    [
+        (RunState.FAILED, ["--failed"], RunState.QUEUED),
+        (RunState.FAILED, ["--downstream"], RunState.QUEUED),
+        (RunState.SUCCESS, [], RunState.QUEUED),
+        (RunState.SUCCESS, ["--failed"], RunState.SUCCESS),
+    ],
+)
+def test_a_run_that_ended_while_queued_is_cleared_as_a_whole(holdfast, store, end, options, state):
+    store.execute(CreateRun(dag_id="etl", run_id="early"))
+    store.execute(MarkRun(dag_id="etl", run_id="early", state=end, writer=ApiWriter("ann")))
+
+    result = holdfast("tasks", "clear", "etl", "early", "--yes", "--json", *options)
+    queued = state is RunState.QUEUED
+
+    assert store.execute(GetRun("etl", "early")).state is state
+    assert json.loads(result.out) == {"cleared": [], "whole_run": queued}
+    again = "Queued run `early` of `etl` again: it had ended without any task."
+    assert result.err.splitlines()[0] == (again if queued else "There is nothing to clear.")
+
+
+def test_a_task_of_a_run_that_ended_while_queued_is_an_error(holdfast, store):
+    store.execute(CreateRun(dag_id="etl", run_id="early"))
+    end = MarkRun(dag_id="etl", run_id="early", state=RunState.FAILED, writer=ApiWriter("ann"))
+    store.execute(end)
+
+    result = holdfast("tasks", "clear", "etl", "early", "load", "--yes")
+
+    assert result.status == 1
+    assert result.err == (
+        "error: run `early` of `etl` has no task `load`: it has ended without any\n"
+        "hint: name no task, and the run is queued again\n"
+    )
 
 
 def test_a_task_is_marked(holdfast, store):

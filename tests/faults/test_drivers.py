@@ -19,6 +19,7 @@ from servers import ServerDatabase
 
 from holdfast import commands as c
 from holdfast.errors import InvalidInput, StoreFailed, StoreUnavailable
+from holdfast.model.alert import AlertStatus, Channel
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.figures import Figures
 from holdfast.model.run import Process, PrunableEvent, RunState, TaskState, Watch
@@ -124,6 +125,11 @@ COMMANDS: list[c.Command[Any]] = [
     c.ReportService(process=HERE, kind=ServiceKind.SCHEDULER, lease=MINUTE, first=True),
     c.EndService(HERE, Figures()),
     c.SumFigures(),
+    c.CheckConditions(channel=Channel.WEBHOOK, late_after={"orders": MINUTE}, interval=MINUTE),
+    c.TakeAlert(channel=Channel.WEBHOOK, lease=MINUTE),
+    c.FinishAlert(alert_id=1, status=AlertStatus.FIRING),
+    c.WithdrawAlerts(Channel.WEBHOOK),
+    c.ListAlerts(),
     c.RunEvents("sales", "monday"),
     c.SaveFile("sales.py", ()),
     c.SaveFileError("sales.py", "SyntaxError"),

@@ -13,13 +13,15 @@ from threading import Event, Thread
 
 import pytest
 
+from holdfast.logs import log as log_module
 from holdfast.logs.files import LogFile, LogWriter
-from holdfast.logs.log import Log
+from holdfast.logs.log import LONGEST_TAIL, Log
 
 LIMIT = 2**16
 WRITER = """
 import sys
 from pathlib import Path
+from holdfast.logs import log as log_module
 from holdfast.logs.files import LogWriter
 
 writer = LogWriter(Path(sys.argv[1]), int(sys.argv[2]))
@@ -127,6 +129,37 @@ def test_the_last_lines_are_found_across_files_and_what_was_left_out(tmp_path, l
     expected = [line for line in expected if not line.startswith(b"[")][-lines:] if lines else []
     kept = [line for line in text.splitlines(keepends=True) if not line.startswith(b"[")]
     assert kept == expected
+
+
+@pytest.mark.parametrize("lines", [1, 10_000])
+def test_the_last_lines_of_a_log_without_any_are_found_soon(tmp_path, lines):
+    path, size = tmp_path / "1.log", 2**40
+    path.touch()
+    os.truncate(path, size)
+    begun = time.monotonic()
+
+    assert LogFile(path).tail(lines) == size - LONGEST_TAIL
+    assert time.monotonic() - begun < 5
+
+
+def test_long_lines_are_cut_off_at_a_line_break(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_module, "LONGEST_TAIL", 2**20)
+    path = tmp_path / "1.log"
+    path.write_bytes((b"x" * 9_999 + b"\n") * 300)
+    log = LogFile(path)
+
+    last = whole(log, log.tail(200))
+
+    assert last == (b"x" * 9_999 + b"\n") * 104
+
+
+def test_the_last_lines_are_not_counted_one_by_one(tmp_path):
+    path = tmp_path / "1.log"
+    path.write_bytes(b"\n" * LONGEST_TAIL)
+    begun = time.process_time()
+
+    assert LogFile(path).tail(2**31) == 0
+    assert time.process_time() - begun < 0.5
 
 
 def test_a_follower_sees_everything_once_across_the_files(tmp_path):

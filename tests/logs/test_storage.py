@@ -15,6 +15,8 @@ from objectserver import object_server
 from project import wait_until
 
 from holdfast.errors import BackendFailed, InvalidSettings, MissingDependency
+from holdfast.logs import log
+from holdfast.logs import storage as log_storage
 from holdfast.logs.files import LogFile, LogWriter
 from holdfast.logs.log import Log
 from holdfast.logs.storage import LogStorage, StoredLog
@@ -255,6 +257,28 @@ def test_a_log_that_cannot_be_stored_does_not_keep_others_from_it(home, tmp_path
     assert len(pending(home)) == 1
 
 
+def test_an_upload_that_fails_is_left_to_the_next_supervisor(home, url, caplog):
+    path = home / "logs" / KEY
+    first = LogUploads(home, url)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_uploads._Upload, "advance", lambda upload, storage: 1 / 0)
+        first.start()
+        with first.uploading(path, new=True):
+            LogWriter(path, LIMIT).write(b"one\n")
+            time.sleep(0.5)
+        wait_until(lambda: not first._current())
+    time.sleep(0.5)
+    again, second = len(pending(home)), LogUploads(home, url)
+    second.start()
+    wait_until(lambda: is_complete(url))
+    second.stop()
+    first.stop()
+
+    assert (again, pending(home)) == (1, [])
+    assert caplog.text.count("ZeroDivisionError: ") == 1
+    assert whole(stored(url)) == b"one\n"
+
+
 @pytest.mark.parametrize("key", ["", "../holdfast.db", "/etc/passwd", "a/../../1.log", "a/b/c/d"])
 def test_a_record_that_names_no_log_is_not_uploaded(home, url, key):
     record = home / "log-uploads" / "forged"
@@ -304,6 +328,29 @@ def test_the_logs_of_a_run_are_deleted_from_storage(url):
     assert not storage.log("etl/r1/load/1.log").exists()
     assert not storage.log("etl/r1/load/2.log").exists()
     assert storage.log("etl/r10/load/1.log").exists()
+
+
+def test_logs_are_deleted_by_few_requests_even_if_some_are_gone(url, monkeypatch):
+    monkeypatch.setattr(log_storage, "DELETED_AT_ONCE", 10)
+    storage = LogStorage(url)
+    starts = range(25)
+    for start in starts:
+        storage.put(KEY, start, b"x")
+    storage.drop(KEY, [0, 3, 12])
+
+    storage.drop(KEY, starts)
+
+    assert list(storage.names(KEY)) == []
+
+
+def test_the_last_lines_of_many_pieces_are_found_in_the_newest(url, monkeypatch):
+    monkeypatch.setattr(log, "LONGEST_TAIL", 10)
+    storage = LogStorage(url)
+    for number in range(20):
+        storage.put(KEY, 4 * number, b"row\n")
+
+    assert storage.log(KEY).tail(2) == 72
+    assert storage.log(KEY).tail(100) == 68
 
 
 def test_a_bucket_that_does_not_exist_is_a_clear_error(bucket):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from servers import NUMBERS, Server
 from holdfast import commands as c
 from holdfast.commands import AddToLoad, Once, RequestId, ReserveObjects, ScopeEntries, StartLoad
 from holdfast.errors import SchemaMismatch
+from holdfast.model.alert import Channel
 from holdfast.model.dag import AssetSpec, DagSpec, OnAssets
 from holdfast.model.entry import ApiWriter, TaskWriter
 from holdfast.model.run import EmittedEvent, Ending, Outcome, Process, RunKind, RunState, TaskState
@@ -106,6 +108,10 @@ def fill_runs(store: SqlStore) -> None:
         process=PROCESS, kind=ServiceKind.SCHEDULER, lease=timedelta(1), first=True
     )
     store.execute(sign)
+    alerting = c.CheckConditions(
+        channel=Channel.WEBHOOK, late_after={"orders": MINUTE}, interval=timedelta(0)
+    )
+    store.execute(alerting)
     load = f"load {next(NUMBERS)}"
     store.execute(StartLoad(load, ANN))
     store.execute(
@@ -185,6 +191,27 @@ def test_the_migrations_create_the_tables(url: str, engine: sa.Engine) -> None:
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, metadata) == []
+
+
+UNKNOWN_TO_MYSQL = re.compile(r"INDEX IF |CREATE TRIGGER IF |COLUMN IF ", re.IGNORECASE)
+
+
+def test_no_migration_uses_syntax_that_mysql_lacks(url: str) -> None:
+    """MariaDB, on which the other tests run, has the syntax."""
+    statements: list[str] = []
+
+    def record(*event: Any) -> None:
+        statements.append(event[2])
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", record)
+    try:
+        schema.migrate(url)
+        schema.downgrade(url, "base")
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", record)
+
+    assert len(statements) > 50
+    assert [one for one in statements if UNKNOWN_TO_MYSQL.search(one)] == []
 
 
 def structure(engine: sa.Engine) -> dict[str, Any]:

@@ -96,3 +96,14 @@ def test_an_error_that_ends_a_service_is_its_last_line() -> None:
 
     assert status == 1
     assert line.endswith(" CRITICAL holdfast: there is no DAG; hint: write one")
+
+
+def test_control_characters_in_a_message_are_escaped() -> None:
+    _, lines = logged("""
+    log.warning("a\\tb\\x1b[2J\\x9b31m\\x7f\\x00\\r\\nnext\\x85last")
+    log.warning("")
+    """)
+
+    said = [LINE.sub("", line) for line in lines]
+    assert said == ["a\tb\\x1b[2J\\x9b31m\\x7f\\x00", "next", "last", ""]
+    assert all(map(LINE.match, lines))

@@ -496,6 +496,16 @@ def test_a_url_with_a_password_is_refused_without_showing_it() -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://host/?token=secret", "host/?token=secret", "http://host/#secret\nsecret"]
+)
+def test_a_url_with_a_query_is_refused_without_showing_it(url: str) -> None:
+    with pytest.raises(InvalidAddress, match="is not a server's URL") as caught:
+        Transport(url, TOKEN)
+
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("token", ["", "a b", "secret\r\nX: y", "sécret"])
 def test_a_bad_token_is_refused_without_showing_it(token: str) -> None:
     with pytest.raises(InvalidToken) as caught:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -63,6 +63,12 @@ class Project:
         if self._store is None:
             self._store = SqlStore(self.url, retry_window=PATIENT)
         return self._store
+
+    def forget_store(self) -> None:
+        """Close the store; it is opened again when it is used."""
+        if self._store is not None:
+            self._store.close()
+        self._store = None
 
     def path(self, name: str) -> Path:
         return self.directory / name
@@ -190,10 +196,15 @@ class Project:
         with suppress(TimeoutError):
             wait_until(lambda: not self.processes(), timeout=10)
         left = self.processes()
-        for pid in left:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        send_signal(left, signal.SIGKILL)
         return left
+
+
+def send_signal(pids: Iterable[int], number: int) -> None:
+    """Send a signal to processes, some of which may end because others got it first."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 @contextmanager

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from contextlib import suppress
 
 import pytest
-from project import Project, wait_until
+from project import Project, send_signal, wait_until
 
 from holdfast.commands import ListAttempts
 from holdfast.model.run import AttemptInfo
@@ -229,9 +230,7 @@ def test_callbacks_continue_when_all_processes_get_sigterm(project: Project, dag
     project.write("dags/d.py", dag)
     with project.service("scheduler", "dags") as scheduler:
         wait_until(lambda: project.read("notes"))
-        for process in project.processes():
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGTERM)
+        send_signal(project.processes(), signal.SIGTERM)
         scheduler.wait(timeout=30)
 
     assert project.read("notes") == "begins\nends\n"
@@ -357,3 +356,36 @@ def test_a_task_that_cannot_start_is_retried_with_a_pause(project: Project) -> N
 def _attempts(project: Project, index: int) -> tuple[AttemptInfo, ...]:
     [run] = project.runs("d")
     return project.store.execute(ListAttempts(TaskScope("d", run.run_id, "work", index)))
+
+
+IMPORTING = f"""import helping
+{HEAD}
+with DAG("d"):
+
+    @task(on_success_callback=says("success"))
+    def work():
+        note("works")
+        while not os.path.exists("go"):
+            time.sleep(0.05)
+
+    work()
+"""
+
+
+@pytest.mark.full
+def test_callbacks_wait_for_a_module_that_is_missing_for_some_time(project: Project) -> None:
+    project.write("lib/helping.py", "")
+    project.write("dags/d.py", IMPORTING)
+    library = {"PYTHONPATH": str(project.path("lib")), "PYTHONDONTWRITEBYTECODE": "1"}
+    with project.service("scheduler", "dags", **library):
+        wait_until(lambda: "ready: 1 DAG" in project.read("scheduler.err"))
+        project.holdfast("runs", "trigger", "d", "--run-id", "r")
+        wait_until(lambda: project.read("notes") == "works\n")
+        os.rename(project.path("lib/helping.py"), project.path("away"))
+        project.path("go").touch()
+        wait_until(lambda: "wait until their DAG file is fixed" in project.read("scheduler.err"))
+        time.sleep(20)  # longer than five tries take
+        os.rename(project.path("away"), project.path("lib/helping.py"))
+        wait_until(lambda: project.read("notes") == "works\nsuccess 1\n", timeout=60)
+
+    assert "are not retried" not in project.read("scheduler.err")

@@ -22,6 +22,24 @@ def dags(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("from holdfast.sdk import DAG\n", True),
+        ("from holdfast.sdk import dag as pipeline\n@pipeline\n", True),
+        ("from holdfast import sdk\n@sdk.asset(schedule=None)\n", True),
+        ("from holdfast.sdk import Asset\norders = Asset('orders')\n", False),
+        ("from another.sdk import DAG\n", False),
+    ],
+)
+def test_a_dag_file_mentions_holdfast_and_a_dag_or_an_asset_function(
+    dags: Path, text: str, is_one: bool
+) -> None:
+    (dags / "a.py").write_text(text)
+
+    assert (DagDirectory(dags).changes().changed != []) == is_one
+
+
 def test_files_below_a_linked_directory_have_their_path_within_it(
     tmp_path: Path, dags: Path
 ) -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from project import Project, wait_until
+from project import Project, new_project, wait_until
+from servers import Server, postgres_server
 
 from holdfast import commands as c
 from holdfast.model.run import DagInfo, RunState
@@ -66,11 +68,20 @@ with DAG("steps"):
 
 
 class Site:
-    """Project with its DAG directory."""
+    """Project with its DAG directory, and the number of its schedulers."""
 
-    def __init__(self, project: Project, directory: str = "dags") -> None:
+    def __init__(self, project: Project, schedulers: int = 1) -> None:
         self.project = project
-        self.directory = directory
+        self.directory = "dags"
+        self.number = schedulers
+
+    @contextmanager
+    def schedulers(self) -> Iterator[None]:
+        """Run the schedulers of the directory."""
+        with ExitStack() as services:
+            for _ in range(self.number):
+                services.enter_context(self.project.service("scheduler", self.directory))
+            yield
 
     def write(self, name: str, text: str, directory: str | None = None) -> None:
         """Put a file there, at once."""
@@ -85,7 +96,8 @@ class Site:
 
     def wait_for(self, *dag_ids: str) -> None:
         """Wait until the DAGs are in files."""
-        wait_until((self.project.home / "holdfast.db").exists)
+        if self.project.url.startswith("sqlite"):
+            wait_until((self.project.home / "holdfast.db").exists)
 
         def held() -> bool:
             infos = self.project.store.execute(c.ListDags())
@@ -113,6 +125,24 @@ def site(project: Project) -> Site:
     return Site(project)
 
 
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Server]:
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite 1", "sqlite 2", "postgres 1", "postgres 2"])
+def deployed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """Yield a site on each kind of database, with one scheduler and with two."""
+    database, number = request.param.split()
+    environ = {}
+    if database == "postgres":
+        environ["HOLDFAST__DATABASE__URL"] = request.getfixturevalue("postgres").new_database()
+    with new_project(tmp_path, **environ) as project:
+        assert project.holdfast("db", "migrate").status == 0
+        yield Site(project, int(number))
+
+
 def returning(dag_id: str, value: str, schedule: str = "None") -> str:
     return f"""
 with DAG("{dag_id}", schedule={schedule}):
@@ -126,12 +156,13 @@ with DAG("{dag_id}", schedule={schedule}):
 
 
 def test_a_file_that_was_removed_for_a_while_keeps_its_pause_and_its_events(
-    site: Site, project: Project
+    deployed: Site,
 ) -> None:
+    site, project = deployed, deployed.project
     site.write("consumer.py", CONSUMER)
     site.write("paused.py", returning("paused", "x", '"@once"'))
     site.write("producers.py", PRODUCERS)
-    with project.service("scheduler", "dags"):
+    with site.schedulers():
         site.wait_for("consumer", "paused", "make_first", "make_second")
         wait_until(lambda: [run.state.ended for run in project.runs("paused")] == [True])
         assert project.holdfast("dags", "pause", "paused").status == 0
@@ -153,13 +184,14 @@ def test_a_file_that_was_removed_for_a_while_keeps_its_pause_and_its_events(
     assert site.dag("paused").paused
 
 
-def test_a_link_to_the_directory_may_be_replaced(project: Project) -> None:
-    site = Site(project, "current")
+def test_a_link_to_the_directory_may_be_replaced(deployed: Site) -> None:
+    site, project = deployed, deployed.project
+    site.directory = "current"
     for release, value in (("r1", "old"), ("r2", "new")):
         site.write("team/h.py", returning("h", value), release)
         os.utime(project.path(release) / "team/h.py", (1, 1))
     link(project, "r1")
-    with project.service("scheduler", "current"):
+    with site.schedulers():
         site.wait_for("h")
         assert project.holdfast("dags", "pause", "h").status == 0
         site.trigger("h", "first")
@@ -170,7 +202,8 @@ def test_a_link_to_the_directory_may_be_replaced(project: Project) -> None:
         site.trigger("h", "second")
         site.ended("h", "second")
     shutil.rmtree(project.path("r1"))
-    with project.service("scheduler", "r2"):
+    site.directory = "r2"
+    with site.schedulers():
         wait_until(lambda: "team/h.py: h" in project.read("scheduler.err").rpartition("r2/")[2])
         site.trigger("h", "third")
         site.ended("h", "third")
@@ -241,24 +274,24 @@ def errors_of(project: Project) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_broken_file_starts_nothing_until_it_is_fixed(
-    site: Site, project: Project, restart: bool
-) -> None:
+def test_a_broken_file_starts_nothing_until_it_is_fixed(deployed: Site, restart: bool) -> None:
+    site, project = deployed, deployed.project
     site.write("consumer.py", CONSUMER)
     site.write("producers.py", PRODUCERS)
-    with project.service("scheduler", "dags"):
+    with site.schedulers():
         site.wait_for("consumer", "make_first", "make_second")
         if not restart:
             site.write("consumer.py", CONSUMER.replace("DAG(", "NO_DAG("))
             nothing_starts_until_mended(site, project)
     if restart:
         site.write("consumer.py", CONSUMER.replace("DAG(", "NO_DAG("))
-        with project.service("scheduler", "dags"):
+        with site.schedulers():
             nothing_starts_until_mended(site, project)
 
 
 def nothing_starts_until_mended(site: Site, project: Project) -> None:
-    wait_until(lambda: any(file.error for file in project.store.execute(c.ListFiles())))
+    unusable = "consumer.py cannot be used"
+    wait_until(lambda: project.read("scheduler.err").count(unusable) >= site.number)
     site.trigger("consumer", "asked")
     for name in ("make_first", "make_second"):
         site.trigger(name, "r")

@@ -52,7 +52,7 @@ DAGS = """
 
 
 QUICK = """
-    from holdfast.runner.scheduler import sign_of_life
+    from holdfast.runner.service import sign_of_life
     sign_of_life.INTERVAL = 0.5
     """
 FAILURES = 'holdfast_watcher_failures_total{asset="landed",watcher="files"}'
@@ -78,7 +78,8 @@ def test_one_scrape_of_a_server_has_the_metrics_of_all_services(project: Project
         wait_until(lambda: project.runs("good") and project.runs("good")[0].state.ended)
         wait_until(lambda: project.runs("bad") and project.runs("bad")[0].state.ended)
         project.holdfast("runs", "trigger", "waits")
-        wait_until(lambda: {FAILURES, FAILED_RUNS} <= scrape(served.url).keys())
+        wait_until(lambda: FAILURES in scrape(served.url))
+        wait_until(lambda: scrape(served.url).get(FAILED_RUNS))
         wait_until(lambda: scrape(served.url)['holdfast_tasks{state="running"}'])
         found = scrape(served.url)
     wait_until(lambda: scrape(served.url)[SCHEDULERS] == 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -54,6 +55,7 @@ class Site:
         self.directory = tmp_path / "dags"
         self.directory.mkdir()
         self.store = store
+        self.store_file = tmp_path / "store.db"
         self.importer = Importer(store)
         self.known = self.scheduler()
 
@@ -77,6 +79,15 @@ class Site:
 
     def errors(self) -> dict[str, str]:
         return {one.file: one.error for one in self.store.execute(c.ListFiles()) if one.error}
+
+
+def unsee(site: Site, *dag_ids: str) -> None:
+    """Let it be long ago that a scheduler saw these DAGs."""
+    with sqlite3.connect(site.store_file) as database:
+        for dag_id in dag_ids:
+            long_ago = "UPDATE hf_dag SET seen_at = seen_at - 31000000 WHERE dag_id = ?"
+            database.execute(long_ago, (dag_id,))
+    database.close()
 
 
 @pytest.fixture
@@ -180,6 +191,71 @@ def test_a_scheduler_does_not_change_dags_of_another_directory(site: Site, tmp_p
         site.known.look()
 
     assert site.holders() == {"sales": "a.py"}
+
+
+def test_a_dag_that_is_not_in_the_next_release_is_missing_once_no_scheduler_sees_it(
+    forward: Callable[[float], None], site: Site, tmp_path: Path
+) -> None:
+    site.hold("a.py", "sales", "tax")
+    site.hold("b.py", "stock")
+    site.directory = tmp_path / "next"
+    site.directory.mkdir()
+
+    site.known = site.scheduler()
+    site.hold("a.py", "sales")
+    site.known.look()
+    at_once = site.holders()
+    unsee(site, "tax", "stock")
+    forward(known_dags.SEEN_INTERVAL)
+    site.known.look()
+
+    assert at_once == {"sales": "a.py", "stock": "b.py", "tax": "a.py"}
+    assert site.holders() == {"sales": "a.py", "stock": "", "tax": ""}
+
+
+def test_a_dag_whose_file_is_broken_in_the_next_release_stays(
+    forward: Callable[[float], None], site: Site, tmp_path: Path
+) -> None:
+    site.hold("a.py", "sales")
+    site.directory = tmp_path / "next"
+    site.directory.mkdir()
+    site.known = site.scheduler()
+    unsee(site, "sales")
+
+    site.hold("a.py", error="SyntaxError")
+    site.known.look()
+    forward(known_dags.SEEN_INTERVAL)
+    site.known.look()
+
+    assert (site.holders(), set(site.errors())) == ({"sales": "a.py"}, {"a.py"})
+    assert site.known.broken_file("sales") == str(site.path("a.py"))
+
+
+def test_a_dag_that_was_run_by_hand_elsewhere_is_not_forgotten(
+    forward: Callable[[float], None], site: Site
+) -> None:
+    by_hand = DagSpec(dag_id="sales", file="/elsewhere/a.py", tasks=())
+    site.store.execute(c.SaveFile("a.py", (by_hand,)))
+
+    site.known = site.scheduler()
+    for _ in range(3):
+        site.known.look()
+        forward(known_dags.SEEN_INTERVAL)
+
+    assert site.holders() == {"sales": "a.py"}
+
+
+def test_the_error_of_a_file_that_is_removed_while_no_scheduler_runs_is_forgotten(
+    site: Site,
+) -> None:
+    site.hold("a.py", error="SyntaxError")
+    site.hold("b.py", error="SyntaxError")
+    site.path("a.py").unlink()
+
+    site.known = site.scheduler()
+    site.known.look()
+
+    assert set(site.errors()) == {"b.py"}
 
 
 def test_a_file_removed_during_its_import_leaves_no_error(site: Site) -> None:

@@ -16,8 +16,8 @@ import pytest
 from holdfast.model.dag import AssetSpec, WatcherSpec
 from holdfast.runner.launcher.launcher import Launch
 from holdfast.runner.protocol.orders import Notice, WatchAsset
-from holdfast.runner.scheduler import supervisor_link
-from holdfast.runner.scheduler.supervisor_link import SupervisorLink, _listen
+from holdfast.runner.service import supervisor_link
+from holdfast.runner.service.supervisor_link import SupervisorLink, _listen
 from holdfast.runner.supervisor.attempt import Resources
 from holdfast.runner.supervisor.launcher_link import LauncherGone, LauncherLink
 from holdfast.runner.supervisor.watcher import Watching

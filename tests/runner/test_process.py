@@ -54,6 +54,36 @@ def test_a_process_may_have_any_bytes_as_its_name() -> None:
     assert process.has_ended(identity)
 
 
+HIDDEN = """
+import os, subprocess, sys
+from holdfast import process
+
+code = "from holdfast import process; process.hide_this_process(); print(1, flush=True); input()"
+with subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1) as child:
+    started = process.identify(child.pid)
+    child.stdout.readline()
+    print(os.path.exists(f"/proc/{child.pid}"), process.has_ended(started))
+    child.communicate(b"\\n")
+print(process.has_ended(started))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount /proc")
+def test_a_process_that_proc_hides_has_not_ended() -> None:
+    mount = "mount -t proc -o hidepid=2 proc /proc || exit 99"
+    drop = 'exec setpriv --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f"{mount}; {drop}", "sh", sys.executable, "-c", HIDDEN],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 99:
+        pytest.skip(f"/proc cannot be mounted here: {done.stderr}")
+
+    assert done.stdout.split() == ["False", "False", "True"], done.stderr
+
+
 @pytest.fixture
 def _hangup() -> Iterator[None]:
     before = signal.getsignal(signal.SIGHUP)

@@ -63,7 +63,7 @@ def recorded(store: Store, before: c.FinishAttempt | None) -> tuple[Ending | Non
     [instance] = store.execute(c.ListTaskInstances(dag_id="sales"))
     writer = TaskWriter(SCOPE, instance.attempt)
     around = cast(Any, (TemporarilyUnavailable(store, before), None, Rules(), None, None, None))
-    attempt = Attempt(RunTask("sales.py", run, TASK, instance), Resources(*around))
+    attempt = Attempt(RunTask(7, "sales.py", run, TASK, instance), Resources(*around))
     ending = attempt._finish(writer, Succeeded(), 0)
     [info] = store.execute(c.ListAttempts(SCOPE))
     return ending, info.outcome
@@ -127,7 +127,7 @@ def attempt_of(
     instance = msgspec.structs.replace(instance, interruptions=interruptions)
     lost_spark = SimpleNamespace(address=lambda: "sc://lost", is_lost=lambda address: True)
     resources = (store, SimpleNamespace(launch=lambda: child), Rules(), home, lost_spark, None)
-    return Attempt(RunTask("sales.py", run, task, instance), Resources(*cast(Any, resources)))
+    return Attempt(RunTask(7, "sales.py", run, task, instance), Resources(*cast(Any, resources)))
 
 
 def test_a_failed_supervision_that_cannot_be_recorded_has_begun_and_not_been_called_back(
@@ -145,7 +145,7 @@ def test_a_failed_supervision_that_cannot_be_recorded_has_begun_and_not_been_cal
 
     ended = attempt_of(Away(), tmp_path, Broken()).run()
 
-    assert ended == Ended(SCOPE, "it is away", begun=True, called=False)
+    assert ended == Ended(7, SCOPE, "it is away", begun=True, called=False)
 
 
 def test_a_task_whose_spark_is_stopped_with_all_processes_ends_orderly(

@@ -525,6 +525,7 @@ def test_a_run_whose_process_was_killed_resumes(project: Project) -> None:
     with project.start("run", "dag.py", "--run-id", "r") as killed:
         wait_until(lambda: project.read("notes") and project.task_store("second"))
         killed.kill()
+    wait_until(lambda: not project.processes())  # until then, the task may still succeed
     project.path("go").touch()
 
     ended = project.holdfast("run", "dag.py", "--run-id", "r")

@@ -12,7 +12,7 @@ from holdfast import commands as c
 SHORT_LEASE = """
     from datetime import timedelta
     from holdfast.runner.protocol import parameters
-    from holdfast.runner.scheduler import sign_of_life
+    from holdfast.runner.service import sign_of_life
     parameters.LEASE = sign_of_life.LEASE = timedelta(seconds=3)
     sign_of_life.INTERVAL = 0.5
     """

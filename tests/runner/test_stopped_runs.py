@@ -184,6 +184,22 @@ def test_a_run_in_the_foreground_ends_when_it_is_stopped(project: Project) -> No
     assert project.read("callbacks") == ""
 
 
+def test_a_run_that_was_stopped_while_queued_is_resumed(project: Project) -> None:
+    file = project.write("quick.py", HEAD + QUICK)
+    assert project.holdfast("run", file, "--run-id", "first").status == 0
+    assert project.holdfast("runs", "trigger", "quick", "--run-id", "r").status == 0
+    assert project.holdfast("runs", "stop", "quick", "r").status == 0
+
+    ended = project.holdfast("run", file, "--run-id", "r")
+    cleared = project.holdfast("tasks", "clear", "quick", "r", "--failed", "--yes")
+    resumed = project.holdfast("run", file, "--run-id", "r")
+
+    assert ended.status == 1
+    assert cleared.err.startswith("Queued run `r` of `quick` again: ")
+    assert resumed.status == 0, resumed.err
+    assert project.tasks("quick", "r")["work"].state is TaskState.SUCCESS
+
+
 SPARK = """
 import os, time
 from holdfast.sdk import DAG, task
@@ -228,3 +244,56 @@ def is_still(read: Callable[[], str]) -> Callable[[], bool]:
         return read() == before
 
     return check
+
+
+LINGERING = (
+    HEAD
+    + """
+with DAG("slow"):
+
+    @task(pool="p", on_success_callback=lambda context: note("callbacks", "success"))
+    def work(ti):
+        if ti.try_number == 1:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            note("begun")
+            time.sleep(600)
+        while os.path.exists("lingers"):
+            time.sleep(0.05)
+
+    work()
+
+with DAG("big"):
+
+    @task(pool="p", pool_slots=2)
+    def both():
+        pass
+
+    both()
+"""
+)
+
+
+@pytest.mark.full
+def test_a_process_that_outlives_its_stop_ends_nothing_of_the_next_attempt(
+    project: Project,
+) -> None:
+    project.write("dags/dags.py", LINGERING)
+    assert project.holdfast("pools", "set", "p", "2").status == 0
+    project.path("lingers").touch()
+    with project.service("scheduler", "dags"):
+        wait_until(lambda: "ready: 2 DAGs" in project.read("scheduler.err"))
+        project.holdfast("runs", "trigger", "slow", "--run-id", "r")
+        wait_until(lambda: project.read("begun"))
+        project.holdfast("runs", "stop", "slow", "r")
+        project.holdfast("tasks", "clear", "slow", "r", "--failed", "--yes")
+        wait_until(lambda: len(project.attempts("work", "slow")) == 2)
+        time.sleep(13)  # by then, the process of the first attempt was killed
+        project.path("lingers").unlink()
+        wait_until(lambda: project.run_of("slow", "r").state.ended)
+        project.holdfast("runs", "trigger", "big", "--run-id", "b")
+        wait_until(lambda: project.run_of("big", "b").state.ended)
+
+    outcomes = [one.outcome for one in project.attempts("work", "slow")]
+    assert outcomes == [Outcome.STOPPED, Outcome.SUCCESS]
+    assert project.run_of("big", "b").state is RunState.SUCCESS
+    assert project.read("callbacks") == "success\n"

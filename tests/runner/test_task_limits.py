@@ -52,7 +52,7 @@ def start(limits: Limits, *runs: Ready) -> list[tuple[str, str, int]]:
     """Start what may start; return DAG, task and map index of each in order."""
     started = []
     for run, spec, instance in limits.choose(runs):
-        limits.take(instance.scope, spec)
+        limits.take(hash(instance.scope), run.dag.dag_id, spec)
         started.append((run.dag.dag_id, spec.task_id, instance.scope.map_index))
     return started
 
@@ -83,7 +83,7 @@ def test_no_more_run_at_once_than_parallelism_allows(store: SqlStore) -> None:
     limits, run = Limits(store, 3), mapped("d", 10)
 
     first = start(limits, run)
-    limits.give_back(TaskScope("d", "r1", "work", 0))
+    limits.give_back(hash(TaskScope("d", "r1", "work", 0)))
     then = start(limits, run)
 
     assert (len(first), len(then)) == (3, 1)
@@ -96,7 +96,7 @@ def test_a_dag_with_many_instances_leaves_room_for_the_others(store: SqlStore) -
     assert [dag for dag, *_ in start(limits, large)] == ["large"] * 4
     order = []
     for index in range(4):
-        limits.give_back(TaskScope("large", "r1", "work", index))
+        limits.give_back(hash(TaskScope("large", "r1", "work", index)))
         order += [dag for dag, *_ in start(limits, large, small)]
 
     assert order == ["small", "small", "large", "large"]  # two each

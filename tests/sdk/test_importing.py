@@ -12,8 +12,9 @@ import pytest
 from task_runs import write_file
 
 from holdfast import sdk
-from holdfast.runner.protocol.messages import ParseStartup
+from holdfast.runner.protocol.messages import Parsed, ParseStartup, report_decoder
 from holdfast.runner.task.dag_import import parse
+from holdfast.wire.channel import encode
 
 
 def test_the_sdk_has_the_names_of_airflow() -> None:
@@ -87,3 +88,28 @@ def test_a_file_without_dags_names_the_dag_functions_that_it_does_not_call(
     file = write_file(tmp_path, f"from holdfast.sdk import dag\n{text}\n")
 
     assert parse(ParseStartup(str(file))).uncalled == uncalled
+
+
+@pytest.mark.parametrize("error", ["ValueError", "InvalidInput"])
+def test_a_long_error_of_a_file_keeps_its_beginning_and_its_end(tmp_path: Path, error: str) -> None:
+    file = write_file(
+        tmp_path,
+        f"""
+        from holdfast.errors import InvalidInput
+        raise {error}("<begin>" + "Z" * 30_000_000 + "<end>")
+        """,
+    )
+
+    found = parse(ParseStartup(str(file))).error
+
+    assert 19_900 < len(found) <= 20_000
+    assert "<begin>" in found and found.endswith("<end>")
+    assert " characters were left out here]" in found
+
+
+def test_an_error_is_cut_by_the_process_that_receives_it_too() -> None:
+    sent = encode({"type": "parsed", "error": "Z" * 100_000})
+
+    received = report_decoder.decode(sent)
+
+    assert isinstance(received, Parsed) and len(received.error) <= 20_000

@@ -36,6 +36,19 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "two DAGs with one id": ("DAG('d')\nDAG('d')", ["two DAGs with the id `d`"]),
     "a bad dag_id": ("DAG('a b')", ["dag_id is 'a b'"]),
     "a long dag_id": ("DAG('a' * 251)", ["251 characters"]),
+    "a long description": (
+        "DAG('d', description='x' * 5_001)",
+        ["DAG `d`", "description has 5,001 characters; the limit is 5,000"],
+    ),
+    "a description of another type": ("DAG('d', description=5)", ["must be text, not int"]),
+    "a long doc_md": (
+        "DAG('d', doc_md='x' * 100_001)",
+        ["DAG `d`", "doc_md has 100,001 characters; the limit is 100,000"],
+    ),
+    "a long doc_md of a task": (
+        "with DAG('d'): BaseOperator(task_id='a', doc_md='x' * 100_001)",
+        ["task `a`", "doc_md has 100,001 characters"],
+    ),
     "a bad task_id": (
         "with DAG('d'): BaseOperator(task_id='a/b')",
         ["task_id is 'a/b'"],

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from urllib.parse import quote
 
 import pipeline
 import pytest
+from project import wait_until
 from public_client import Api, serving
 from servers import SqliteDatabase
 from talk import Answer
@@ -18,7 +22,7 @@ from holdfast.access.identity import TaskIdentity, UserIdentity
 from holdfast.actions.logs import log_key, log_path
 from holdfast.logs.files import LogWriter
 from holdfast.logs.log import BLOCK
-from holdfast.logs.storage import LogStorage
+from holdfast.logs.storage import LogStorage, StoredLog
 from holdfast.model.entry import TaskWriter
 from holdfast.model.role import Role
 from holdfast.model.run import Process
@@ -115,6 +119,62 @@ def test_a_log_of_another_machine_is_read_from_storage(api: Api, tmp_path: Path)
     assert facts(api.ask("GET", path_of(EXTRACT))) == (200, b"from far away\n", 14, "true")
 
 
+class Hanging:
+    """Storage that does not respond until it is released."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.released = Event()
+
+    def exists(self, log: StoredLog) -> bool:
+        self.requests += 1
+        self.released.wait(20)
+        return False
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Hanging:
+    storage = Hanging()
+    monkeypatch.setattr(StoredLog, "exists", lambda log: storage.exists(log))
+    return storage
+
+
+def test_a_bearer_reads_two_logs_at_once_and_others_meanwhile(
+    api: Api, tmp_path: Path, hanging: Hanging
+) -> None:
+    with ThreadPoolExecutor() as threads:
+        first = [threads.submit(api.ask, "GET", path_of(EXTRACT)) for _ in range(2)]
+        wait_until(lambda: hanging.requests == 2)
+        third = api.ask("GET", path_of(EXTRACT))
+        write(tmp_path, EXTRACT, b"text\n")
+        other = api.of(UserIdentity("vera", Role.VIEWER)).ask("GET", path_of(EXTRACT))
+        hanging.released.set()
+    again = api.ask("GET", path_of(EXTRACT))
+
+    assert (third.status, third.reason) == (429, "too_many_requests")
+    assert "retry-after" in third.headers
+    assert [one.result().status for one in first] == [404, 404]
+    assert (other.status, again.status) == (200, 200)
+
+
+def test_logs_of_this_machine_are_read_while_the_storage_hangs(
+    api: Api, tmp_path: Path, hanging: Hanging
+) -> None:
+    users = [api.of(UserIdentity(f"user{number}", Role.VIEWER)) for number in range(12)]
+    with ThreadPoolExecutor(12) as threads:
+        for user in users:
+            threads.submit(user.ask, "GET", path_of(EXTRACT))
+        wait_until(lambda: hanging.requests == 8)
+        write(tmp_path, EXTRACT, b"text\n")
+        begun = time.monotonic()
+        answer = api.ask("GET", path_of(EXTRACT))
+        waited = time.monotonic() - begun
+        hanging.released.set()
+
+    assert (answer.status, answer.body) == (200, b"text\n")
+    assert waited < 10
+
+
 def test_the_error_for_a_log_that_is_elsewhere_names_the_machine(api: Api, tmp_path: Path) -> None:
     answer = api.ask("GET", path_of(EXTRACT))
 
@@ -143,6 +203,7 @@ def test_the_error_for_a_missing_file_names_it(api: Api, tmp_path: Path) -> None
         (path_of(EXTRACT, "x"), 422),
         (path_of(EXTRACT) + "?offset=-1", 422),
         (path_of(EXTRACT) + "?tail=-1", 422),
+        (path_of(EXTRACT) + "?tail=10001", 422),
         (path_of(EXTRACT) + "?tail=1&offset=1", 422),
         (path_of(EXTRACT) + "?token=x", 422),
         (path_of(EXTRACT) + "?map_index=3", 404),
@@ -156,6 +217,18 @@ def test_an_offset_after_the_end_reads_nothing(api: Api, tmp_path: Path) -> None
     write(tmp_path, EXTRACT, b"text\n")
 
     assert facts(api.ask("GET", path_of(EXTRACT), offset=2**62)) == (200, b"", 2**62, "true")
+
+
+def test_a_directory_or_a_link_in_place_of_a_log_file_is_not_found(
+    api: Api, tmp_path: Path
+) -> None:
+    path = log_path(tmp_path / ".holdfast", EXTRACT, 1)
+    path.mkdir(parents=True)
+    directory = api.ask("GET", path_of(EXTRACT)).status
+    path.rmdir()
+    path.symlink_to("/etc/passwd")
+
+    assert (directory, api.ask("GET", path_of(EXTRACT)).status) == (404, 404)
 
 
 @pytest.mark.parametrize("id", ["..", "../..", "a/../../b", "/etc", "%2e%2e", "x\\..\\y"])

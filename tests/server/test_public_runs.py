@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import current_thread
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +18,9 @@ from holdfast import commands as c
 from holdfast.actions.logs import run_logs
 from holdfast.model.run import Process, RunState
 from holdfast.model.scope import TaskScope
+from holdfast.server.execution import routes as execution
+from holdfast.server.public import dags, runs
+from holdfast.stores.http import HttpStore
 
 RUNS = "/dags/etl/dagRuns"
 TASKS = f"{RUNS}/r1/taskInstances"
@@ -170,6 +174,25 @@ def test_deleting_a_run_deletes_its_tasks_state_and_logs(api: Api, tmp_path: Pat
     assert not logs.exists()
 
 
+def test_logs_are_not_deleted_by_the_threads_of_the_database(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+
+    def note(*which: object) -> None:
+        threads.append(current_thread().name.split("_")[0])
+
+    for module in (runs, dags, execution):
+        monkeypatch.setattr(module, "delete_logs", note)
+    api.store.execute(c.CreateRun(dag_id="etl", run_id="r2"))
+
+    api.ask("DELETE", f"{RUNS}/r1")
+    HttpStore(api.server.url, api.token).execute(c.DeleteRun("etl", "r2"))
+    api.ask("DELETE", "/dags/etl")
+
+    assert threads == ["logs"] * 3
+
+
 def test_a_run_with_a_holder_is_not_deleted(api: Api) -> None:
     process = Process("here", 1, "now")
     lease = timedelta(minutes=5)
@@ -281,6 +304,20 @@ def test_a_clear_is_a_dry_run_by_default(api: Api) -> None:
     assert states(api)["load1"] == "scheduled"
 
 
+def test_a_run_that_was_stopped_while_queued_is_cleared_as_a_whole(api: Api) -> None:
+    api.store.execute(c.CreateRun(dag_id="etl", run_id="early"))
+    api.ask("PATCH", f"{RUNS}/early", {"state": "failed"})
+    path, body = "/dags/etl/clearTaskInstances", {"dag_run_id": "early"}
+
+    preview = api.ask("POST", path, body).json
+    before = api.get(f"{RUNS}/early")["state"]
+    cleared = api.ask("POST", path, body | {"dry_run": False}).json
+
+    assert preview == {"task_instances": [], "total_entries": 0, "whole_run": True, "dry_run": True}
+    assert cleared == preview | {"dry_run": False}
+    assert (before, api.get(f"{RUNS}/early")["state"]) == ("failed", "queued")
+
+
 def test_a_clear_applies_to_the_given_tasks(api: Api) -> None:
     assert clear(api, task_ids=["extract"]) == []
     assert clear(api, task_ids=["extract"], only_failed=False) == [("extract", -1)]
@@ -377,3 +414,14 @@ def test_files_that_cannot_be_imported_are_listed_with_their_tracebacks(api: Api
         "Traceback\nSyntaxError: x",
     )
     assert found["total_entries"] == 1
+
+
+def test_files_that_cannot_be_imported_are_listed_in_pages(api: Api) -> None:
+    for name in "abc":
+        api.store.execute(c.SaveFileError(f"{name}.py", "SyntaxError: x"))
+
+    found = api.get("/importErrors", limit=1, offset=1)
+
+    assert [one["filename"] for one in found["import_errors"]] == ["b.py"]
+    assert found["total_entries"] == 3
+    assert api.ask("GET", "/importErrors", limit=1001).status == 422

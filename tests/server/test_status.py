@@ -31,7 +31,7 @@ from holdfast.model.run import Process
 from holdfast.model.service import ServiceKind
 from holdfast.model.value import as_reference
 from holdfast.monitoring.service_log import log_to_stderr
-from holdfast.server import metrics, status
+from holdfast.server import metrics, status, storage_threads
 from holdfast.server.execution.openapi import command_schemas
 from holdfast.settings import Logging
 from holdfast.testing.memory_store import MemoryStore
@@ -161,6 +161,41 @@ def test_a_server_whose_disk_is_full_is_not_ready(
     assert (health.status, health.json["status"]) == (503, "not_ready")
     assert (health.json["why"], health.json["disk"]["status"]) == ("the disk is full", "unhealthy")
     assert health.json["database"] == {"status": "healthy"}
+
+
+def test_the_metrics_have_free_space_beside_the_figures_of_the_store(served: Served) -> None:
+    figures = served.ask("GET", "/metrics").body
+
+    assert b"holdfast_disk_free_bytes" in figures
+    assert b"holdfast_purge_queue" in figures
+
+
+def test_a_disk_that_hangs_takes_no_threads_of_the_database(
+    make_served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = make_served()
+    goes_on = threading.Event()
+    measured: list[object] = []
+
+    def hang(settings: object) -> dict[str, int]:
+        measured.append(settings)
+        goes_on.wait(30)
+        return {}
+
+    monkeypatch.setattr(storage_threads, "free_space", hang)
+    monkeypatch.setattr(status, "STORE_TIMEOUT", 1.0)
+
+    with ThreadPoolExecutor(40) as pool:
+        first = list(pool.map(lambda _: served.ask("GET", "/health"), range(40)))
+    figures = served.ask("GET", "/metrics").body
+    health = served.ask("GET", "/health")
+    goes_on.set()
+
+    assert {one.status for one in first} == {503}
+    assert health.json["why"] == "the disk does not respond"
+    assert health.json["database"] == {"status": "healthy"}
+    assert b"holdfast_purge_queue" in figures
+    assert len(measured) == 1
 
 
 def metric(text: str, name: str) -> float:

@@ -45,7 +45,7 @@ class KillableServer:
             psutil.wait_procs(everyone)
 
     def stop(self) -> None:
-        """Stop it in order, as for a restart by its administrator, which disconnects clients."""
+        """Stop it cleanly, as for a restart by its administrator, which disconnects clients."""
         self._process.send_signal(_GOOD_END[self.server.url.get_backend_name()])
         self._process.wait()
 

@@ -41,6 +41,9 @@ _JOBS: Final = {Category.WRITES_ENTRIES, Category.LOADS}
 _EDITED: Final = {*_ATTEMPTED, Category.LOADS, Category.PURGES}
 """Categories that an editor may use, besides the commands whose role says so."""
 
+_BY_PEOPLE: Final = (c.MarkRun, c.MarkTask, c.ClearTasks)
+"""Commands whose writer is a person, and no attempt."""
+
 
 def authorized(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
     """Return the command as it is to be executed for the caller. Raise Forbidden where the caller
@@ -61,7 +64,8 @@ def authorized(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
 
 def signed(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
     """Return the command with the caller as its writer and reader, or the attempt that it names.
-    Only an admin may write in the name of a task that is not running."""
+    Only an admin may write in the name of a task that is not running, or mark and clear in the name
+    of one that is."""
     match identity:
         case TaskIdentity():
             return _seen_by(_written_by(command, identity.writer), identity.writer)
@@ -74,6 +78,8 @@ def signed(identity: Identity, command: c.Command[Any]) -> c.Command[Any]:
             return _written_by(command, WatcherWriter())
         case HandleIdentity():
             return _written_by(command, ApiWriter(identity.user))
+        case UserIdentity(role=Role.EDITOR) if isinstance(command, _BY_PEOPLE):
+            return msgspec.structs.replace(command, writer=ApiWriter(identity.user))
         case UserIdentity():
             writer = command.writer
             if identity.role is not Role.ADMIN or not isinstance(writer, TaskWriter):

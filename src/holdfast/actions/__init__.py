@@ -1,1 +1,2 @@
-"""Actions of people on runs and tasks, shared by the command line and the API."""
+"""Actions that command line, API and services share: on DAGs, runs, tasks, pools, loads, logs and
+alerts."""

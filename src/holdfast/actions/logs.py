@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -62,11 +61,9 @@ def open_log(settings: Settings, attempt: LoggedAttempt, store: Store | None = N
     """Return the log of an attempt: on this machine, else in storage, else from the server that is
     configured in place of a database, and is `store`. Raise NotFound where there is none, and
     BackendFailed if the storage cannot be read."""
-    # With a server, the file of another machine's attempt would be that of another store.
-    if not settings.server_url or attempt.host == socket.gethostname():
-        file = LogFile(log_path(settings.home, attempt.scope, attempt.number))
-        if file.exists():
-            return file
+    file = find_log_file(settings, attempt)
+    if file is not None:
+        return file
     if settings.logs.url:
         try:
             stored = _storage(settings).log(log_key(attempt.scope, attempt.number))
@@ -84,6 +81,16 @@ def open_log(settings: Settings, attempt: LoggedAttempt, store: Store | None = N
         served.tail(0)
         return served
     raise _no_log(settings, attempt)
+
+
+def find_log_file(settings: Settings, attempt: LoggedAttempt) -> LogFile | None:
+    """Return the log of an attempt on this machine, if it has one."""
+    # With a server, the file of another machine's attempt would be that of another store.
+    if settings.server_url and attempt.host != socket.gethostname():
+        return None
+    path = log_path(settings.home, attempt.scope, attempt.number)
+    file = LogFile(path, logs_directory(settings.home))
+    return file if file.exists() else None
 
 
 def delete_stored_logs(settings: Settings, dag_id: str, run_id: str | None = None) -> None:
@@ -148,11 +155,6 @@ def run_key(dag_id: str, run_id: str) -> str:
 def run_logs(home: Path, dag_id: str, run_id: str) -> Path:
     """Return the directory with the output of all attempts of a run."""
     return logs_directory(home) / run_key(dag_id, run_id)
-
-
-def remove_logs_of_dag(home: Path, dag_id: str) -> None:
-    """Remove the output of all runs of a DAG."""
-    shutil.rmtree(logs_directory(home) / path_part(dag_id), ignore_errors=True)
 
 
 def service_logs(home: Path) -> Path:

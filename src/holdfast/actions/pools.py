@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from holdfast import commands as c
-from holdfast.errors import NotFound
 from holdfast.model.pool import Pool
 from holdfast.store import Steps
+from holdfast.stores import refusals
 
 
 def get_pool(name: str) -> Steps[Pool]:
@@ -14,5 +14,4 @@ def get_pool(name: str) -> Steps[Pool]:
     for pool in pools:
         if pool.name == name:
             return pool
-    known = ", ".join(pool.name for pool in pools[:20])
-    raise NotFound(f"there is no pool `{name}`", hint=f"there are: {known}")
+    raise refusals.unknown_pool(name, [pool.name for pool in pools])

@@ -9,6 +9,7 @@ from holdfast.errors import Conflict
 from holdfast.model.entry import Writer
 from holdfast.model.run import DagInfo, Run, RunKind, RunState
 from holdfast.store import Steps
+from holdfast.stores import refusals
 
 
 def manual_run(
@@ -62,7 +63,4 @@ def check_startable(dag: DagInfo) -> None:
 def check_deletable(run: Run, now: datetime) -> None:
     """Raise Conflict where a process is executing the run."""
     if run.leased_until is not None and run.leased_until > now:
-        raise Conflict(
-            f"run `{run.run_id}` of `{run.dag_id}` is being run by {run.owner}",
-            hint="stop the run first: `holdfast runs stop`, or wait until it ends",
-        )
+        raise refusals.run_leased(run.dag_id, run.run_id, str(run.owner))

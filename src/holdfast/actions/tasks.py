@@ -11,7 +11,7 @@ from holdfast import commands as c
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.model.dag import spec_of
 from holdfast.model.entry import Writer
-from holdfast.model.run import TaskInstance, TaskState
+from holdfast.model.run import Run, RunState, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.store import Steps
 
@@ -77,12 +77,18 @@ def mark(
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The tasks to clear."""
+    """The tasks to clear, or the run as a whole."""
 
     tasks: tuple[Name, ...]
     """The tasks, as `ClearTasks` takes them."""
     concerned: tuple[TaskInstance, ...]
     """The task instances that these include, in their present state."""
+    whole_run: bool = False
+    """The run has ended without any task: it is queued again as it is."""
+
+    @property
+    def empty(self) -> bool:
+        return not (self.concerned or self.whole_run)
 
 
 def choose(
@@ -94,9 +100,18 @@ def choose(
     downstream: bool,
 ) -> Steps[Choice]:
     """Choose from the named tasks, or from all where none is named: all, or those that failed; and
-    with `downstream`, also all tasks after them."""
-    yield c.GetRun(dag_id, run_id)
+    with `downstream`, also all tasks after them. Of a run that has ended without any task, choose
+    the whole; with `failed`, if the run has failed."""
+    run: Run = yield c.GetRun(dag_id, run_id)
     known = _present((yield c.ListTaskInstances(dag_id=dag_id, run_id=run_id)))
+    if not known and run.state.ended:
+        if tasks:
+            missing = f"run `{run_id}` of `{dag_id}` has no task `{tasks[0][0]}`"
+            raise NotFound(
+                f"{missing}: it has ended without any",
+                hint="name no task, and the run is queued again",
+            )
+        return Choice((), (), whole_run=run.state is RunState.FAILED or not failed)
     there = {name for one in known for name in _names(one)}
     for task_id, map_index in tasks:
         if (task_id, map_index) not in there:

@@ -1,1 +1,2 @@
-"""Time-based cleanup: expired task entries, and the state of assets that no DAG declares."""
+"""Time-based cleanup: plans for expired entries, orphaned assets, old runs and events, and their
+periodic execution."""

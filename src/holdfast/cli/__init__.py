@@ -22,6 +22,7 @@ from holdfast.errors import HoldfastError
 from holdfast.version import __version__
 
 COMMANDS: Final = {
+    "alerts": "alerts.command",
     "assets": "assets.command",
     "auth": "auth.command",
     "completion": "completion.command",

@@ -20,7 +20,7 @@ from holdfast.model.role import Role
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.portable.identifier import check_id
 from holdfast.server import packages
-from holdfast.settings import Settings, load
+from holdfast.settings import Settings, load, without_password
 from holdfast.store import Store
 
 if TYPE_CHECKING:
@@ -170,8 +170,9 @@ def _check_key(settings: Settings) -> None:
     """Raise InvalidSettings where the signing key is the server's own."""
     packages.check()
     if settings.server_url:
+        shown = without_password(settings.server_url)
         raise InvalidSettings(
-            f"tokens of the server {settings.server_url} are signed with a key that it keeps",
+            f"tokens of the server {shown} are signed with a key that it keeps",
             hint="run `holdfast auth` where the server runs, and copy the token",
         )
 

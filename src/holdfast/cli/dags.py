@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast import commands as c
 from holdfast.actions.dags import count_runs, delete_dag
-from holdfast.actions.logs import delete_stored_logs, remove_logs_of_dag
+from holdfast.actions.log_retention import delete_logs
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import (
     counted,
@@ -25,10 +25,12 @@ from holdfast.cli.output import (
 from holdfast.cli.parameter import ID
 from holdfast.cli.question import ask, yes_option_if
 from holdfast.model import run_presentation
+from holdfast.model.alert import last_line
 from holdfast.model.dag import TaskSpec, spec_of
-from holdfast.model.run import DagInfo, FileInfo, Run
+from holdfast.model.run import DagInfo, Run
 from holdfast.model.schedule_text import asset_text, interval_text, schedule_text
 from holdfast.model.timetable import next_run_at
+from holdfast.portable.identifier import escaped_lines, one_line
 from holdfast.settings import load
 from holdfast.store import run
 
@@ -44,7 +46,7 @@ def list_dags(as_json: bool) -> None:
     """List DAGs with their schedules."""
     with open_store(load()) as store:
         dags = store.execute(c.ListDags())
-        broken = [file for file in store.execute(c.ListFiles()) if file.error]
+        broken = store.execute(c.ListFiles(broken=True))
         found = [(dag, store.execute(c.ListRuns(dag_id=dag.dag_id, limit=1))) for dag in dags]
         now = store.execute(c.Now())
     if as_json:
@@ -68,7 +70,7 @@ def list_dags(as_json: bool) -> None:
     else:
         say("There are no DAGs; `holdfast run FILE` or a scheduler registers the DAGs of files.")
     for file in broken:
-        say(f"broken: {file.file}: {last_line(file)}")
+        say(f"broken: {file.file}: {one_line(last_line(file.error))}")
     if broken:
         say("hint: `holdfast dags errors` shows the tracebacks")
 
@@ -116,13 +118,13 @@ def show(dag_id: str, as_json: bool) -> None:
 def errors(as_json: bool) -> None:
     """Show the files that cannot be imported, with their tracebacks."""
     with open_store(load()) as store:
-        broken = [file for file in store.execute(c.ListFiles()) if file.error]
+        broken = store.execute(c.ListFiles(broken=True))
     if as_json:
         documents = [run_presentation.of_import_error(file) for file in broken]
         print_document({"import_errors": documents, "total_entries": len(broken)})
         return
     for file in broken:
-        click.echo(f"{file.file}:\n{file.error.rstrip()}\n")
+        click.echo(f"{file.file}:\n{escaped_lines(file.error.rstrip())}\n")
     if not broken:
         say("No file is broken.")
 
@@ -151,8 +153,9 @@ def unpause(dag_id: str, as_json: bool) -> None:
 def delete(dag_id: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete a DAG whose file is gone, with its runs, their task instances, state and logs.
 
-    Its assets stay, as long as another DAG declares them. If the file comes back, the DAG is new:
-    not paused, and its schedule starts from then.
+    Its assets stay, as long as another DAG declares them. If the file comes back meanwhile, the DAG
+    and the runs that are left stay. If it comes back later, the DAG is new: paused only if its file
+    says so, and its schedule starts from then, or with catchup at its start date.
     """
     settings = load()
     with open_store(settings) as store:
@@ -160,11 +163,10 @@ def delete(dag_id: str, dry_run: bool, yes: bool, as_json: bool) -> None:
         what = f"DAG `{dag_id}` with {counted(runs, 'run', 'runs')}"
         if not dry_run:
             ask(f"Delete {what}, their task instances, state and logs?", yes)
-            run(store, delete_dag(dag_id))
-    if not dry_run and not settings.server_url:  # logs in this home directory are another store's
-        remove_logs_of_dag(settings.home, dag_id)
-    if not dry_run:
-        delete_stored_logs(settings, dag_id)
+            runs = run(store, delete_dag(dag_id))
+            what = f"DAG `{dag_id}` with {counted(runs, 'run', 'runs')}"
+    if not dry_run and not settings.server_url:  # which deletes them itself
+        delete_logs(settings, dag_id)
     say(f"{'Would delete' if dry_run else 'Deleted'} {what}.")
     if as_json:
         print_document({"dag_id": dag_id, "runs": runs, "dry_run": dry_run})
@@ -208,9 +210,3 @@ def task_cells(task: TaskSpec) -> tuple[str, ...]:
         ", ".join(asset_text(one) for one in task.inlets),
         ", ".join(asset_text(one) for one in task.outlets),
     )
-
-
-def last_line(file: FileInfo) -> str:
-    """Return the last line of a traceback or message, without its hint."""
-    lines = [line for line in file.error.splitlines() if line and not line.startswith("hint: ")]
-    return lines[-1] if lines else ""

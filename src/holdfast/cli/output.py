@@ -10,6 +10,8 @@ from typing import Any
 import click
 import msgspec
 
+from holdfast.portable.identifier import escaped_lines
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
@@ -49,7 +51,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if sys.stdout.isatty():
         print_rich_table(columns, rows)
     else:
-        print_lines("\t".join(row) for row in [columns, *rows])
+        print_lines("\t".join(map(escaped_lines, row)) for row in [columns, *rows])
 
 
 def print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -60,7 +62,7 @@ def print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> N
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(shortened(cell) for cell in row))
+        table.add_row(*(escaped_lines(shortened(cell)) for cell in row))
     # Keys and values are printed verbatim, without rich's markup.
     Console(markup=False, emoji=False, highlight=False).print(table)
 
@@ -68,7 +70,7 @@ def print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> N
 def print_facts(facts: dict[str, str]) -> None:
     """Print the facts about one object that are not empty: a name and a value on each line, in
     columns on a terminal, with a tab between them elsewhere."""
-    known = {name: value for name, value in facts.items() if value}
+    known = {name: escaped_lines(value) for name, value in facts.items() if value}
     if not sys.stdout.isatty():
         print_lines(f"{name}\t{value}" for name, value in known.items())
         return

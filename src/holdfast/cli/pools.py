@@ -12,6 +12,7 @@ from holdfast.cli.parameter import ID
 from holdfast.cli.question import ask, yes_option
 from holdfast.model.pool import NO_LIMIT
 from holdfast.model.run_presentation import of_pool
+from holdfast.portable.identifier import one_line
 from holdfast.settings import load
 from holdfast.store import run
 
@@ -33,7 +34,10 @@ def list_pools(as_json: bool) -> None:
     print_table(
         ("pool", "slots", "used", "free", "description"),
         [
-            (one.name, slots_text(one.slots), str(one.used), slots_text(one.free), one.description)
+            (
+                *(one.name, slots_text(one.slots), str(one.used), slots_text(one.free)),
+                one_line(one.description),
+            )
             for one in pools
         ],
     )

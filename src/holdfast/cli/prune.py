@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
@@ -25,6 +24,7 @@ from holdfast.cli.question import ask, yes_option_if
 from holdfast.errors import InvalidInput
 from holdfast.model.duration import duration
 from holdfast.model.run import PrunableRun, RunState
+from holdfast.model.run_presentation import of_prunable_run
 from holdfast.settings import Settings, load
 
 
@@ -93,18 +93,18 @@ def parsed(before: str, now: datetime) -> datetime:
 
 def deleted(plan: RunPlan, settings: Settings) -> Iterator[PrunableRun]:
     """Delete the runs and their logs on this machine; yield each."""
-    from holdfast.actions.log_retention import delete_run_logs
+    from holdfast.actions.log_retention import delete_local_logs
 
     for run in plan.delete():
         if not settings.server_url:  # a run of that name in the home directory is another store's
-            delete_run_logs(settings.home, run.dag_id, run.run_id)
+            delete_local_logs(settings.home, run.dag_id, run.run_id)
         yield run
 
 
 def preview(plan: RunPlan, cutoff: datetime, as_json: bool) -> None:
     if as_json:
         head = {"before": cutoff, "dry_run": True}
-        print_items_document(head, "dag_runs", (of_run(run) for run in plan.rows()))
+        print_items_document(head, "dag_runs", map(of_prunable_run, plan.rows()))
     elif count := print_lines(line(run) for run in plan.rows()):
         say(f"{counted(count, 'run', 'runs')} would be deleted.")
     else:
@@ -116,18 +116,6 @@ def report(count: int, cutoff: datetime, as_json: bool) -> None:
         print_document({"before": cutoff, "dry_run": False, "count": count})
     else:
         click.echo(f"{counted(count, 'run', 'runs')} deleted." if count else "Nothing to delete.")
-
-
-def of_run(run: PrunableRun) -> dict[str, Any]:
-    """Return a run in the form that `--json` prints."""
-    return {
-        "dag_id": run.dag_id,
-        "dag_run_id": run.run_id,
-        "run_type": run.kind,
-        "state": run.state,
-        "queued_at": run.created_at,
-        "end_date": run.ended_at,
-    }
 
 
 def line(run: PrunableRun) -> str:

@@ -12,7 +12,8 @@ import click
 
 from holdfast.cli.output import say
 from holdfast.cli.parameter import ID, conf_option
-from holdfast.process import call_on_signals, hide_this_process
+from holdfast.environment import hide
+from holdfast.process import call_on_signals
 from holdfast.settings import load
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def command(file: Path, dag_id: str | None, run_id: str | None, conf: str | None
     from holdfast.model.run import RunState
     from holdfast.runner.scheduler.foreground import LocalRun
 
-    hide_this_process()
+    hide()
     # Handled as Ctrl-C, so that the end of a container or terminal leaves the run to be resumed.
     call_on_signals((signal.SIGTERM, signal.SIGHUP), _interrupt)
     with LocalRun(load(), file) as local:

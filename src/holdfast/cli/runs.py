@@ -31,7 +31,7 @@ from holdfast.cli.parameter import ID, conf_option, limit_option, moment
 from holdfast.cli.prune import prune
 from holdfast.cli.question import ask, yes_option
 from holdfast.cli.tasks import marks
-from holdfast.errors import Conflict, InvalidInput
+from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.model import run_presentation
 from holdfast.model.dag import Cron, DagSpec, spec_of
 from holdfast.model.run import Run, RunKind, RunState, TaskState
@@ -279,8 +279,7 @@ def end_run(command: c.MarkRun, done: str, as_json: bool) -> None:
 @json_option
 def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
     """Delete a run with its task instances, their task stores and logs."""
-    from holdfast.actions.log_retention import delete_run_logs
-    from holdfast.actions.logs import delete_stored_logs
+    from holdfast.actions.log_retention import delete_logs
 
     settings = load()
     with open_store(settings) as store:
@@ -289,10 +288,9 @@ def delete(dag_id: str, run_id: str, yes: bool, as_json: bool) -> None:
         check_deletable(run, store.execute(c.Now()))
         what = counted(len(tasks), "task instance", "task instances")
         ask(f"Delete run `{run_id}` of `{dag_id}` with {what}, their state and logs?", yes)
-        store.execute(c.DeleteRun(dag_id, run_id))
-    if not settings.server_url:  # a run of that name in the home directory is another store's
-        delete_run_logs(settings.home, dag_id, run_id)
-    delete_stored_logs(settings, dag_id, run_id)
+        store.execute(c.DeleteRun(dag_id, run_id, unless_leased=True))
+    if not settings.server_url:  # which deletes them itself
+        delete_logs(settings, dag_id, run_id)
     say(f"Deleted run `{run_id}` of `{dag_id}`.")
     if as_json:
         print_document({"deleted": 1})
@@ -309,8 +307,10 @@ def waits_for(store: Store, run: Run) -> str:
     """Return what keeps every scheduler from continuing a run; usually empty."""
     if run.state.ended or run.kind is RunKind.EXTERNAL:
         return ""
-    known = {info.dag_id for info in store.execute(c.ListDags())}
-    return "" if run.dag_id in known else f"a DAG file that defines `{run.dag_id}`: there is none"
+    with suppress(NotFound):
+        if store.execute(c.GetDag(run.dag_id)).file:
+            return ""
+    return f"a DAG file that defines `{run.dag_id}`: there is none"
 
 
 def length_text(run: Run, now: datetime) -> str:

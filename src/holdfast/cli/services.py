@@ -17,10 +17,11 @@ import msgspec
 from holdfast import commands as c
 from holdfast.cli.opening import open_store
 from holdfast.cli.output import json_option, print_document, print_table, when
+from holdfast.environment import hide
 from holdfast.errors import NotFound
 from holdfast.model.service import Service, ServiceKind
 from holdfast.monitoring.service_log import logging_to_stderr
-from holdfast.process import call_on_signals, hide_this_process
+from holdfast.process import call_on_signals
 from holdfast.settings import Settings, load
 
 ROUND = 0.5
@@ -64,7 +65,7 @@ def server(with_parent: int | None, **given: Any) -> None:
     """
     from holdfast.server.serve import serve
 
-    settings = _with_api(load(), given)
+    settings = _with_api(_load_hidden(), given)
     _ = settings.database_url  # raises where it is a server
     with logging_to_stderr(settings.logging):
         serve(settings, _stopping(with_parent), click.echo)
@@ -81,7 +82,7 @@ def scheduler(dags_dir: Path, with_parent: int | None) -> None:
     """
     from holdfast.runner.scheduler.dag_files import DagDirectory
 
-    settings, files = load(), DagDirectory(dags_dir)
+    settings, files = _load_hidden(), DagDirectory(dags_dir)
     _ = settings.database_url
     with logging_to_stderr(settings.logging):
         from holdfast.runner.scheduler.scheduler import Scheduler
@@ -94,7 +95,7 @@ def scheduler(dags_dir: Path, with_parent: int | None) -> None:
 @_with_parent_option
 def triggerer(with_parent: int | None) -> None:
     """Run the watchers of assets in the scheduler's DAGs."""
-    settings = load()
+    settings = _load_hidden()
     _ = settings.database_url
     with logging_to_stderr(settings.logging):
         from holdfast.runner.triggerer import Triggerer
@@ -154,10 +155,11 @@ def _check(kind: ServiceKind, host: str | None, as_json: bool) -> None:
         )
     if not any(one.alive for one in found):
         where = "" if host is None else f" on host `{host}`"
+        directory = " DAGS_DIR" if kind is ServiceKind.SCHEDULER else ""
         last = f"; the last one was seen {found[0].age.total_seconds():.0f} s ago" if found else ""
         raise NotFound(
             f"no {kind}{where} is alive{last}",
-            hint=f"its log says why; `holdfast {kind}` starts one",
+            hint=f"its log says why; `holdfast {kind}{directory}` starts one",
         )
 
 
@@ -183,7 +185,7 @@ def standalone(dags_dir: Path, **given: Any) -> None:
     from holdfast.runner import standalone
     from holdfast.server import packages
 
-    settings = _with_api(load(), given)
+    settings = _with_api(_load_hidden(), given)
     packages.check()
     from holdfast.server.serve import listen
 
@@ -199,6 +201,12 @@ def standalone(dags_dir: Path, **given: Any) -> None:
         standalone.run(parts, _stopping())
 
 
+def _load_hidden() -> Settings:
+    """Return the settings, after hiding this process from others of the user."""
+    hide()
+    return load()
+
+
 def _with_api(settings: Settings, given: Mapping[str, Any]) -> Settings:
     """Return the settings, with those of [api] that are given as options."""
     options = {name: value for name, value in given.items() if value is not None}
@@ -207,11 +215,7 @@ def _with_api(settings: Settings, given: Mapping[str, Any]) -> Settings:
 
 def _stopping(with_parent: int | None = None) -> Event:
     """Return an event that is set by Ctrl-C, SIGTERM, the end of the terminal, and with
-    `with_parent` when the parent ends.
-
-    From here on, other processes of the user cannot read this one.
-    """
-    hide_this_process()
+    `with_parent` when the parent ends."""
     event = Event()
     call_on_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), event.set)
     if with_parent is not None:

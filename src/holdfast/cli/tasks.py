@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
 from typing import Any, Literal
@@ -11,7 +11,7 @@ import click
 
 from holdfast import commands as c
 from holdfast.actions.logs import find_attempt, host_of, open_log, read_attempt
-from holdfast.actions.tasks import choose, find, mark
+from holdfast.actions.tasks import Choice, choose, find, mark
 from holdfast.cli.liveview import span_text
 from holdfast.cli.logs import print_log
 from holdfast.cli.opening import open_store, person
@@ -167,7 +167,9 @@ def clear(
 ) -> None:
     """Clear tasks of a run, so that they run again: the named tasks, or all.
 
-    By default, tasks that had succeeded start over, and all others resume with their task stores.
+    By default, tasks that had succeeded start over, and all others resume with their task stores. A
+    run that has ended without any task, such as one that was stopped while it was queued, is queued
+    again; with --failed, if it has failed.
     """
     if map_index is not None and not task_ids:
         raise InvalidInput("--map-index is given without a task", hint="name the task")
@@ -177,8 +179,8 @@ def clear(
         steps = choose(dag_id, run_id, named, failed=failed, downstream=downstream)
         choice = run_steps(store, steps)
         concerned = choice.concerned
-        if concerned:
-            ask(clear_question(concerned, dag_id, run_id), yes)
+        if not choice.empty:
+            ask(clear_question(choice, dag_id, run_id), yes)
             store.execute(
                 c.ClearTasks(
                     dag_id=dag_id,
@@ -188,13 +190,17 @@ def clear(
                     state=state,
                 )
             )
-    if concerned:
+    if choice.whole_run:
+        say(f"Queued run `{run_id}` of `{dag_id}` again: it had ended without any task.")
+    elif concerned:
         say(f"Cleared {counted(len(concerned), 'task instance', 'task instances')}.")
+    if not choice.empty:
         say("hint: a scheduler continues the run, or `holdfast run FILE --run-id` does")
     else:
         say("There is nothing to clear.")
     if as_json:
-        print_document({"cleared": [of_scope(one.scope) for one in concerned]})
+        cleared = [of_scope(one.scope) for one in concerned]
+        print_document({"cleared": cleared, "whole_run": choice.whole_run})
 
 
 def marks(*states: TaskState) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -266,7 +272,12 @@ def mark_tasks(
     help="Number of the attempt; by default the newest.",
 )
 @click.option("--follow", "-f", is_flag=True, help="Follow the log until the attempt ends.")
-@click.option("--tail", type=COUNT, metavar="N", help="Only the last N lines.")
+@click.option(
+    "--tail",
+    type=COUNT,
+    metavar="N",
+    help="Only the last N lines, of the last 16 MB; from a server, up to 10,000.",
+)
 def logs(instance: Steps[TaskInstance], number: int | None, follow: bool, tail: int | None) -> None:
     """Print the log of a task's attempt."""
     settings = load()
@@ -287,7 +298,10 @@ def state_choice(keep: bool, discard: bool) -> Literal["keep", "discard", "defau
     return "keep" if keep else "discard" if discard else "default"
 
 
-def clear_question(concerned: Sequence[TaskInstance], dag_id: str, run_id: str) -> str:
+def clear_question(choice: Choice, dag_id: str, run_id: str) -> str:
+    if choice.whole_run:
+        return f"Queue run `{run_id}` of `{dag_id}` again, which has ended without any task?"
+    concerned = choice.concerned
     what = counted(len(concerned), "task instance", "task instances")
     running = sum(1 for one in concerned if one.state is TaskState.RUNNING)
     note = f" Running attempts that will be stopped: {running:,}." if running else ""

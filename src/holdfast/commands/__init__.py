@@ -6,6 +6,7 @@ Each command is a value, typed by its answer, and everything that answers one is
 from __future__ import annotations
 
 from holdfast.commands.activity import *
+from holdfast.commands.alerts import *
 from holdfast.commands.assets import *
 from holdfast.commands.attempts import *
 from holdfast.commands.base import *

@@ -52,6 +52,9 @@ class ForgetFile(Command[None], frozen=True):
 
     file: str
     dag_ids: tuple[str, ...] = ()
+    unless_seen: bool = False
+    """Leave DAGs alone that a scheduler has seen in the last half minute: it may have the file in
+    another directory."""
 
 
 class SeeDags(Command[tuple[str, ...]], frozen=True):
@@ -72,9 +75,20 @@ class RetireDags(Command[tuple[str, ...]], frozen=True):
 
 
 class ListFiles(Command[tuple[FileInfo, ...]], frozen=True):
-    """List every DAG file, ordered by name."""
+    """List DAG files, ordered by name."""
 
     category = Category.READS
+    paged = True
+    sized = True
+    measured = attrgetter("error")
+    identity = attrgetter("file")
+
+    broken: bool = False
+    """Only those that cannot be imported."""
+    limit: int | None = None
+    offset: int = 0
+    max_size: int | None = None
+    """Limit in characters of errors: the answer ends with the file that exceeds it."""
 
 
 class ListDags(Command[tuple[DagInfo, ...]], frozen=True):

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.commands.alerts import NewAlert
 from holdfast.commands.base import MOST_WRITES, Category, Command, RunCommand, check_count
 from holdfast.model.entry import Writer
 from holdfast.model.role import Role
@@ -20,6 +21,12 @@ class DeleteRun(RunCommand[None], frozen=True):
     """Delete a run with all its task instances and their entries."""
 
     touches_entries = True
+
+    with_dag: bool = False
+    """The run goes with its DAG: raises NotFound for an unknown DAG, and Conflict where a scheduler
+    has seen its file in the last half minute, or where the run has not ended."""
+    unless_leased: bool = False
+    """Raise Conflict where a process is executing the run."""
 
 
 class CreateRun(RunCommand[Run], frozen=True, kw_only=True):
@@ -119,6 +126,8 @@ class FinishRun(RunCommand[None], frozen=True):
     process: Process
     state: RunState
     waiting: int = 0
+    alert: NewAlert | None = None
+    """Raised in the same transaction."""
 
 
 class MarkRun(RunCommand[Run], frozen=True, kw_only=True):

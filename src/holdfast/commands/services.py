@@ -27,14 +27,14 @@ class ReportService(Command[bool], frozen=True, kw_only=True):
 
 
 class EndService(Command[None], frozen=True):
-    """Record that a process ends in order, with its last figures."""
+    """Record that a process ends cleanly, with its last figures."""
 
     process: Process
     figures: Figures
 
 
 class ListServices(Command[tuple[Service, ...]], frozen=True):
-    """List the services that have not ended in order, the one that was seen last first."""
+    """List the services that have not ended cleanly, the one that was seen last first."""
 
     category = Category.READS
 

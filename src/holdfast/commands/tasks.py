@@ -85,7 +85,8 @@ class ClearTasks(RunCommand[tuple[TaskScope, ...]], frozen=True, kw_only=True):
     """Clear tasks of a run, so that they run again; return them. A live attempt of theirs is ended.
 
     `state` decides about their task stores; by default, those of tasks that had succeeded are
-    deleted and all others kept. The run, if it had ended, is queued again.
+    deleted and all others kept. The run, if it had ended, is queued again. So is, by a clear of no
+    task, a run that has ended without any, such as one that was stopped while it was queued.
     """
 
     role = Role.EDITOR

@@ -10,11 +10,12 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from holdfast.logs.directory import Directory
 from holdfast.logs.log import Piece, PiecedLog
 
 PIECES: Final = 4
@@ -32,21 +33,22 @@ class LogFile(PiecedLog):
 
     pause = 0.2
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, root: Path | None = None) -> None:
+        """Create the reader of a log below `root`, by default in it. Links below that are not
+        followed."""
+        root = root or path.parent
+        self._directory = Directory(str(root))
+        self._key = path.relative_to(root)
 
     def list(self) -> tuple[Piece, ...]:
-        found = []
-        for start in _starts(self.path):
-            with suppress(FileNotFoundError):
-                found.append(Piece(start, os.stat(_file(self.path, start)).st_size))
-        return tuple(found)
+        folder = self._key.parent
+        sizes = self._directory.files("" if folder == Path() else str(folder))
+        starts = _starts_among(sizes, self._key.name)
+        return tuple(Piece(start, sizes[_file(self._key.name, start)]) for start in starts)
 
     def fetch(self, piece: Piece, at: int, size: int) -> bytes | None:
         try:
-            with open(_file(self.path, piece.start), "rb") as file:
-                file.seek(at)
-                return file.read(size)
+            return self._directory.read(_file(self._key, piece.start), at, size)
         except FileNotFoundError:
             return None
 
@@ -129,14 +131,18 @@ def _starts(path: Path) -> list[int]:
         names = os.listdir(path.parent)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    found = [0] if path.name in names else []
+    return _starts_among(names, path.name)
+
+
+def _starts_among(names: Collection[str], log: str) -> list[int]:
+    found = [0] if log in names else []
     for name in names:
-        if name.startswith(path.name) and (match := _OFFSET.fullmatch(name[len(path.name) :])):
+        if name.startswith(log) and (match := _OFFSET.fullmatch(name[len(log) :])):
             found.append(int(match[1]))
     return sorted(found)
 
 
-def _file(path: Path, start: int) -> str:
+def _file(path: Path | str, start: int) -> str:
     return f"{path}.{start:020}" if start else str(path)
 
 

@@ -12,6 +12,8 @@ from typing import ClassVar, Final, NamedTuple
 
 BLOCK: Final = 2**20
 """Bytes that are read at once."""
+LONGEST_TAIL: Final = 16 * BLOCK
+"""Bytes at the end of a log that may be among its last lines."""
 
 
 class Piece(NamedTuple):
@@ -49,7 +51,7 @@ class Log(ABC):
 
     @abstractmethod
     def tail(self, lines: int) -> int:
-        """Return the offset at which the last lines begin."""
+        """Return the offset at which the last lines begin; where they are very long, of fewer."""
 
 
 class PiecedLog(Log):
@@ -90,21 +92,27 @@ class PiecedLog(Log):
     def tail(self, lines: int) -> int:
         self._pieces = self.list()
         end = self._pieces[-1].end if self._pieces else 0
-        missing = lines
+        missing, left = lines, LONGEST_TAIL
         for piece in reversed(self._pieces if lines else ()):
             position = piece.size
             while position > 0:
                 size = min(BLOCK, position)
                 position -= size
+                left -= size
                 block = self.fetch(piece, position, size)
                 if block is None:
                     return piece.end
                 # A line break at the very end ends the last line and starts no other.
                 at = size - (piece.start + position + size == end)
-                while (at := block.rfind(b"\n", 0, at)) >= 0:
-                    missing -= 1
-                    if missing == 0:
-                        return piece.start + position + at + 1
+                found = block.count(b"\n", 0, at)
+                if found >= missing:
+                    for _ in range(missing):
+                        at = block.rfind(b"\n", 0, at)
+                    return piece.start + position + at + 1
+                missing -= found
+                if left <= 0:  # from the beginning of a line, if there is one
+                    first = position + block.find(b"\n", 0, at) + 1 if position else 0
+                    return piece.start + first
         return self._pieces[0].start if lines and self._pieces else end
 
     def _find(self, offset: int) -> Piece | None:

@@ -15,6 +15,8 @@ OFFSET: Final = "Log-Offset"
 """The response header with the offset of the first byte of the log in the body."""
 NEXT: Final = "Log-Next-Offset"
 """The response header with the offset to read from next."""
+MOST_LINES: Final = 10_000
+"""Last lines that a server counts, at most."""
 COMPLETE: Final = "Log-Complete"
 """The response header that is `true` if nothing will be added to the log."""
 
@@ -40,7 +42,7 @@ class ServedLog(Log):
         return Part(response.body, self._number(response, NEXT))
 
     def tail(self, lines: int) -> int:
-        return self._number(self._get(f"tail={lines}"), OFFSET)
+        return self._number(self._get(f"tail={min(lines, MOST_LINES)}"), OFFSET)
 
     def _get(self, query: str) -> Response:
         response = self._store.get(f"{self._path}&{query}")

@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from holdfast.logs.directory import Directory
 from holdfast.logs.log import Piece, PiecedLog
 from holdfast.model.object_url import parse
 from holdfast.stores.offload.objects.failure import translated
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 LISTED_AT_ONCE: Final = 1000
+DELETED_AT_ONCE: Final = 1000
+"""Objects of one request at most, as S3 allows."""
 _NAME: Final = re.compile(r"(\d{20})(\.end)?", re.ASCII)
 
 
@@ -35,6 +37,9 @@ class LogStorage:
         check_installed("[logs] url")
         self._address = parse(url)
         self._store: ObjectStore | None = None
+        # obstore follows the links that other users of a directory make.
+        local = self._address.scheme == "file"
+        self._directory = Directory(f"/{self._address.path}") if local else None
 
     def log(self, key: str) -> StoredLog:
         return StoredLog(self, key)
@@ -53,13 +58,18 @@ class LogStorage:
 
     def delete(self, folder: str) -> None:
         """Delete everything in a folder: a log, or all logs of a run."""
+        if self._directory is not None:
+            with translated("delete", f"{self._address}/{folder}"):
+                self._directory.delete_tree(folder)
+            return
         self._delete([f"{folder}/{name}" for name, _ in self.names(folder)])
 
     def names(self, folder: str) -> Iterator[tuple[str, int]]:
         """Yield the name of each object, relative to the folder, and its size."""
-        if self._address.scheme == "file" and not os.path.isdir(f"/{self._address.path}"):
-            return
         with translated("list", f"{self._address}/{folder}"):
+            if self._directory is not None:
+                yield from self._directory.names(folder)
+                return
             for page in self._opened().list(folder, chunk_size=LISTED_AT_ONCE):
                 for meta in page:
                     yield meta["path"].removeprefix(f"{folder}/"), meta["size"]
@@ -68,20 +78,34 @@ class LogStorage:
         path = f"{key}/{start:020}"
         with translated("read", f"{self._address}/{path}"):
             try:
+                if self._directory is not None:
+                    return self._directory.read(path, at, size)
                 return bytes(self._opened().get_range(path, start=at, length=size))
             except FileNotFoundError:
                 return None
 
     def _write(self, path: str, data: bytes) -> None:
         with translated("write", f"{self._address}/{path}"):
-            if self._address.scheme == "file":
-                os.makedirs(f"/{self._address.path}", exist_ok=True)
-            self._opened().put(path, data, use_multipart=False)
+            if self._directory is not None:
+                self._directory.write(path, data)
+            else:
+                self._opened().put(path, data, use_multipart=False)
 
     def _delete(self, paths: list[str]) -> None:
-        for path in paths:
-            with translated("delete", f"{self._address}/{path}"), suppress(FileNotFoundError):
-                self._opened().delete(path)
+        if self._directory is not None:
+            for path in paths:
+                with translated("delete", f"{self._address}/{path}"), suppress(FileNotFoundError):
+                    self._directory.delete(path)
+            return
+        for first in range(0, len(paths), DELETED_AT_ONCE):
+            chunk = paths[first : first + DELETED_AT_ONCE]
+            with translated("delete", f"{self._address}/{chunk[0]}"):
+                try:
+                    self._opened().delete(chunk)
+                except FileNotFoundError:  # and not the rest, perhaps
+                    for path in chunk:
+                        with suppress(FileNotFoundError):
+                            self._opened().delete(path)
 
     def _opened(self) -> ObjectStore:
         check_process()

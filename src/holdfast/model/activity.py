@@ -25,3 +25,4 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     import_errors: int
     """The number of DAG files that cannot be used."""
     watchers: tuple[WatcherActivity, ...]
+    undelivered_alerts: int

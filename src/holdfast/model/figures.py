@@ -33,6 +33,10 @@ class Figures(msgspec.Struct):
 
     series: dict[str, dict[str, list[float]]] = {}
 
+    def begin(self, family: Family, *labels: str) -> None:
+        """Add a counter with the value 0, so that its first increase can be seen."""
+        self._values(family.name, labels, 1)
+
     def count(self, family: Family, *labels: str) -> None:
         self._values(family.name, labels, 1)[0] += 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
 
 import msgspec
@@ -10,6 +11,9 @@ DEFAULT_POOL: Final = "default_pool"
 """The pool of tasks that name no other."""
 NO_LIMIT: Final = -1
 """Slots of a pool that limits nothing."""
+STOPPING: Final = timedelta(seconds=15)
+"""How long an attempt that somebody stopped takes up its slots: its process has 10 seconds to end,
+from the moment at which its supervisor notices."""
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""DAGs, runs, task instances, assets, events and pools in the form that people and programs see.
+"""DAGs, runs, tasks, assets, events, pools and alerts in the form that people and programs see.
 
 The CLI's `--json` and the public API share it; the names are Airflow's. They differ only in how
 they read JSON text, such as a run's `conf`: the CLI prints it, the API decodes it.
@@ -10,10 +10,19 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from holdfast.model.alert import Alert, document
 from holdfast.model.dag import Cron, Every, OnAssets, Schedule, spec_of
 from holdfast.model.entry import AssetInfo
 from holdfast.model.pool import Pool
-from holdfast.model.run import AssetEvent, AttemptInfo, DagInfo, FileInfo, Run, TaskInstance
+from holdfast.model.run import (
+    AssetEvent,
+    AttemptInfo,
+    DagInfo,
+    FileInfo,
+    PrunableRun,
+    Run,
+    TaskInstance,
+)
 from holdfast.model.schedule_text import interval_text, schedule_text
 from holdfast.model.timetable import next_run_at
 
@@ -59,6 +68,18 @@ def of_run(run: Run, read: Read) -> dict[str, Any]:
         "end_date": run.ended_at,
         "owner": {"hostname": run.owner.hostname, "pid": run.owner.pid} if run.owner else None,
         "error": run.error,
+    }
+
+
+def of_prunable_run(run: PrunableRun) -> dict[str, Any]:
+    """Return the fields of a run that can be deleted by age."""
+    return {
+        "dag_id": run.dag_id,
+        "dag_run_id": run.run_id,
+        "run_type": run.kind,
+        "state": run.state,
+        "queued_at": run.created_at,
+        "end_date": run.ended_at,
     }
 
 
@@ -142,6 +163,22 @@ def of_pool(pool: Pool) -> dict[str, Any]:
         "description": pool.description,
         "occupied_slots": pool.used,
         "open_slots": pool.free,
+    }
+
+
+def of_alert(alert: Alert) -> dict[str, Any]:
+    """Return the fields of an alert: those of its document that all alerts have, and how far its
+    delivery is."""
+    shared = ("id", "kind", "status", "text", "raised_at", "resolved_at")
+    said = document(alert)
+    return {
+        **{name: said.pop(name) for name in shared},
+        "facts": said,
+        "channel": alert.channel,
+        "delivered": alert.delivered,
+        "tries": alert.tries,
+        "next_try_at": alert.next_try_at,
+        "error": alert.error,
     }
 
 

@@ -16,7 +16,7 @@ class ServiceKind(StrEnum):
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """A scheduler or triggerer that has not ended in order."""
+    """A scheduler or triggerer that has not ended cleanly."""
 
     kind: ServiceKind
     process: Process

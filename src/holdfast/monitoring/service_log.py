@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import HoldfastError
+from holdfast.portable.identifier import escaped_lines
 from holdfast.settings import Logging
 
 log = logging.getLogger("holdfast")
@@ -63,14 +64,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Text(logging.Formatter):
-    """A message of several lines, such as a traceback, has the time in each."""
+    """A message of several lines, such as a traceback, has the time in each. Control characters,
+    which code of others may have put into it, are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
         head = f"{_time(record)} {record.levelname} {record.name}: "
         text = record.getMessage()
         if record.exc_info:
             text += f"\n{_traceback(record)}"
-        return "\n".join([head + line for line in text.splitlines() or [""]])
+        return "\n".join([head + line for line in escaped_lines(text).split("\n")])
 
 
 class _Json(logging.Formatter):

@@ -5,6 +5,7 @@ Depends only on `holdfast.errors`, because Spark ships it.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from holdfast.errors import InvalidInput, InvalidType
 
 MAX_ID_LENGTH = 250
 MAX_ASSET_LENGTH = 1500
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 def check_id(what: str, text: Any, limit: int = MAX_ID_LENGTH) -> str:
@@ -51,6 +53,16 @@ def check_text(what: str, text: str) -> None:
 def one_line(text: str) -> str:
     """Return the text on one line, without characters that move the cursor or change colors."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def escaped_lines(text: str) -> str:
+    """Return the text with its lines and tabs, and any other control character as `\\x1b`: printed
+    on a terminal, it moves no cursor and changes no colors."""
+    return "\n".join([_CONTROL.sub(_escaped, line) for line in text.splitlines()])
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\x{ord(found[0]):02x}"
 
 
 def is_uuid(text: str) -> bool:

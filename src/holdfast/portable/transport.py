@@ -461,18 +461,20 @@ def parse_url(url: str) -> Address:
         raise InvalidAddress(f"the server's URL cannot be parsed: {error}") from None
     if "@" in parts.netloc:
         raise InvalidAddress("the server's URL contains a name or password; use a token instead")
+    # A query may be a token.
+    shown = re.sub(r"[?#].+", "?…", url, flags=re.DOTALL)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidAddress(
-            f"{url!r} is not a server's URL: write http://host:port or https://host"
+            f"{shown!r} is not a server's URL: write http://host:port or https://host"
         )
     if parts.query or parts.fragment or re.search(r"[^!-~]", parts.path):
         raise InvalidAddress(
-            f"{url!r} is not a server's URL: it must end with the host, port or path"
+            f"{shown!r} is not a server's URL: it must end with the host, port or path"
         )
     try:
         host = parts.hostname.encode("idna").decode("ascii")
     except UnicodeError:
-        raise InvalidAddress(f"{url!r} is not a server's URL: the host name is invalid") from None
+        raise InvalidAddress(f"{shown!r} is not a server's URL: the host name is invalid") from None
     secure = parts.scheme == "https"
     bracketed = f"[{host}]" if ":" in host else host
     authority = bracketed if port is None else f"{bracketed}:{port}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from threading import Event
 
+from holdfast.environment import start_hidden
 from holdfast.portable.backoff import Backoff
 
 SHORTEST_LIFE = 5.0
@@ -31,7 +31,7 @@ class _Part:
 
     def _start(self) -> None:
         # In its own process group, so that Ctrl-C reaches it only once, through its parent.
-        self.popen = subprocess.Popen(
+        self.popen = start_hidden(
             [sys.executable, "-m", "holdfast", *self._arguments, "--with-parent", str(os.getpid())],
             start_new_session=True,
         )

@@ -16,8 +16,8 @@ from holdfast.model.families import WATCHER_FAILURES
 from holdfast.model.figures import Figures
 from holdfast.model.service import ServiceKind
 from holdfast.runner.protocol.orders import Unwatch, WatchAsset, WatcherFailed
-from holdfast.runner.scheduler.sign_of_life import SignOfLife
-from holdfast.runner.scheduler.supervisor_link import SupervisorLink
+from holdfast.runner.service.sign_of_life import SignOfLife
+from holdfast.runner.service.supervisor_link import SupervisorLink
 from holdfast.settings import Settings, without_password
 from holdfast.version import __version__
 

@@ -78,6 +78,10 @@ _ONLY_WHEN_EMPTY = {
     "allowed_run_types": "leave it out",
 }
 
+LONGEST_DESCRIPTION: Final = 5_000
+LONGEST_DOC: Final = 100_000
+"""Maximum characters of `description` and `doc_md`."""
+
 made: list[DAG] = []
 """Every DAG of this process, in the order in which they were made."""
 
@@ -202,7 +206,8 @@ class DAG:
     def spec(self, file: str) -> DagSpec:
         """Return the DAG as a serializable value.
 
-        Raise InvalidDag if its tasks form a cycle, or if an argument of one is a template.
+        Raise InvalidDag if its tasks form a cycle, if an argument of one is a template, or if a
+        text is too long.
         """
         for task in self.tasks:
             refuse_templates(task)
@@ -219,8 +224,8 @@ class DAG:
             run_timeout=self.dagrun_timeout,
             paused_at_first=self.is_paused_upon_creation,
             params=msgspec.json.encode(defaults(self.params)).decode(),
-            description=self.description,
-            doc_md=inspect.cleandoc(self.doc_md),
+            description=_text(self._where, "description", self.description, LONGEST_DESCRIPTION),
+            doc_md=inspect.cleandoc(_text(self._where, "doc_md", self.doc_md, LONGEST_DOC)),
             tags=self.tags,
             callbacks=frozenset(self.callbacks),
             watchers=tuple(
@@ -249,6 +254,18 @@ def _tags(where: str, value: Any) -> tuple[str, ...]:
     return tuple(sorted(set(tags)))
 
 
+def _text(where: str, name: str, text: Any, most: int) -> str:
+    """Return a text that is shown in lists and pages. Raise InvalidDag where it is too long."""
+    if not isinstance(text, str):
+        raise InvalidDag(f"{where}: {name} must be text, not {type(text).__name__}")
+    if len(text) > most:
+        raise InvalidDag(
+            f"{where}: {name} has {len(text):,} characters; the limit is {most:,}",
+            hint="shorten it, and link to the rest",
+        )
+    return text
+
+
 def _task_spec(task: TaskNode) -> TaskSpec:
     settings = task._settings
     return TaskSpec(
@@ -269,7 +286,9 @@ def _task_spec(task: TaskNode) -> TaskSpec:
         inlets=settings.inlet_specs,
         outlets=settings.outlet_specs,
         callbacks=frozenset(settings.callbacks),
-        doc_md=inspect.cleandoc(settings.doc_md),
+        doc_md=inspect.cleandoc(
+            _text(f"task `{task.task_id}`", "doc_md", settings.doc_md, LONGEST_DOC)
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from holdfast.server.http.lean_routes import LeanRoutes
 from holdfast.server.http.limits import Connections, RequestQueue
 from holdfast.server.http.middleware import RequestMiddleware
 from holdfast.server.public import (
+    alerts,
     all_state,
     asset_state,
     assets,
@@ -27,6 +28,7 @@ from holdfast.server.public import (
     task_instances,
     task_state,
 )
+from holdfast.server.storage_threads import DiskSpace
 from holdfast.server.tokens import Tokens
 from holdfast.settings import Settings
 from holdfast.store import Store
@@ -34,7 +36,7 @@ from holdfast.version import __version__
 
 ROUTES = (
     *(execution, status, dags, pools, runs, task_instances, logs, task_state),
-    *(assets, asset_state, all_state),
+    *(assets, asset_state, all_state, alerts),
 )
 """The modules with routes, in the order in which the description lists them."""
 
@@ -55,7 +57,8 @@ def make_app(
     app.state.settings = settings
     app.state.connections = Connections()
     app.state.request_queue = RequestQueue()
-    app.state.figures = status.Figures(store, settings)
+    app.state.disks = DiskSpace(settings)
+    app.state.metrics = status.MetricsCache(store, app.state.disks)
     error_responses.install(app)
     for module in ROUTES:
         app.router.routes.extend(module.router.routes)

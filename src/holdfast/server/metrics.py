@@ -3,8 +3,9 @@ share, and any of them reports the sum."""
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from itertools import accumulate
@@ -30,9 +31,9 @@ from prometheus_client.metrics_core import (
 from holdfast.commands import PurgeQueue
 from holdfast.model.activity import Activity
 from holdfast.model.families import FAMILIES
-from holdfast.model.figures import Family, Figures
+from holdfast.model.figures import MOST_SERIES, OTHER, Family, Figures
 from holdfast.model.load_record import micros
-from holdfast.model.pool import Pool
+from holdfast.model.pool import NO_LIMIT, Pool
 from holdfast.model.run import RunState, Unfinished
 from holdfast.model.service import Service, ServiceKind
 from holdfast.server.newest_loads import NewestLoad
@@ -114,6 +115,37 @@ class _Stored:
         return self._families
 
 
+class _Gauge:
+    """A gauge with labels. Series beyond `MOST_SERIES` are combined into those of `OTHER`."""
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        *labels: str,
+        named: int | None = None,
+        combine: Callable[[float, float], float] = operator.add,
+    ) -> None:
+        """Create the gauge; `named` is how many of its labels may have any value, by default all.
+        Those are the first ones."""
+        self._family = GaugeMetricFamily(name, text, labels=labels)
+        self._named = len(labels) if named is None else named
+        self._combine = combine
+        self._values: dict[tuple[str, ...], float] = {}
+
+    def add(self, labels: tuple[str, ...], value: float) -> None:
+        key = tuple(map(_label, labels))
+        if key not in self._values and len(self._values) >= MOST_SERIES:
+            key = (OTHER,) * self._named + key[self._named :]
+            value = self._combine(self._values[key], value) if key in self._values else value
+        self._values[key] = value
+
+    def collected(self) -> Metric:
+        for labels, value in self._values.items():
+            self._family.add_metric(labels, value)
+        return self._family
+
+
 def of_queue(queue: PurgeQueue) -> bytes:
     """Return the length of the purge queue in Prometheus' format."""
     family = GaugeMetricFamily(
@@ -129,13 +161,13 @@ def of_queue(queue: PurgeQueue) -> bytes:
 
 def of_runs(unfinished: Iterable[Unfinished]) -> bytes:
     """Return the number of unfinished runs in Prometheus' format."""
-    family = GaugeMetricFamily(
-        "holdfast_runs", "Number of unfinished runs by state.", labels=["dag_id", "state"]
+    family = _Gauge(
+        "holdfast_runs", "Number of unfinished runs by state.", "dag_id", "state", named=1
     )
     for one in unfinished:
         for state, count in ((RunState.QUEUED, one.queued), (RunState.RUNNING, one.running)):
-            family.add_metric([_label(one.dag_id), state.value], count)
-    return _exposed([family])
+            family.add((one.dag_id, state.value), count)
+    return _exposed([family.collected()])
 
 
 def of_activity(activity: Activity) -> bytes:
@@ -153,36 +185,44 @@ def of_activity(activity: Activity) -> bytes:
         "Number of DAG files that cannot be used.",
         value=activity.import_errors,
     )
-    alive = GaugeMetricFamily(
+    alive = _Gauge(
         "holdfast_watcher_up",
         "1 if a triggerer runs the watcher, 0 if none has for up to a day.",
-        labels=["asset", "watcher"],
+        *("asset", "watcher"),
+        combine=min,
     )
-    events = GaugeMetricFamily(
+    events = _Gauge(
         "holdfast_watcher_last_event_timestamp_seconds",
         "Time of the newest event of the asset of a watcher.",
-        labels=["asset", "watcher"],
+        *("asset", "watcher"),
+        combine=min,
     )
     for watcher in activity.watchers:
-        whose = [_label(watcher.asset), _label(watcher.watcher)]
-        alive.add_metric(whose, watcher.alive)
+        whose = watcher.asset, watcher.watcher
+        alive.add(whose, watcher.alive)
         if watcher.last_event_at is not None:
-            events.add_metric(whose, watcher.last_event_at.timestamp())
-    return _exposed([tasks, dags, errors, alive, events])
+            events.add(whose, watcher.last_event_at.timestamp())
+    alerts = GaugeMetricFamily(
+        "holdfast_undelivered_alerts",
+        "Number of alerts that the webhook or the callback has not taken yet.",
+        value=activity.undelivered_alerts,
+    )
+    return _exposed([tasks, dags, errors, alive.collected(), events.collected(), alerts])
 
 
 def of_pools(pools: Iterable[Pool]) -> bytes:
     """Return the slots of pools in Prometheus' format."""
-    slots = GaugeMetricFamily(
-        "holdfast_pool_slots", "Number of slots of a pool; -1: any number.", labels=["pool"]
+    slots = _Gauge(
+        "holdfast_pool_slots",
+        "Number of slots of a pool; -1: any number.",
+        "pool",
+        combine=lambda one, more: NO_LIMIT if NO_LIMIT in (one, more) else one + more,
     )
-    used = GaugeMetricFamily(
-        "holdfast_pool_used_slots", "Number of slots that attempts take up.", labels=["pool"]
-    )
+    used = _Gauge("holdfast_pool_used_slots", "Number of slots that attempts take up.", "pool")
     for pool in pools:
-        slots.add_metric([_label(pool.name)], pool.slots)
-        used.add_metric([_label(pool.name)], pool.used)
-    return _exposed([slots, used])
+        slots.add((pool.name,), pool.slots)
+        used.add((pool.name,), pool.used)
+    return _exposed([slots.collected(), used.collected()])
 
 
 def of_services(services: Iterable[Service]) -> bytes:
@@ -192,10 +232,11 @@ def of_services(services: Iterable[Service]) -> bytes:
         "Number of schedulers and triggerers, alive or lost.",
         labels=["service", "state"],
     )
-    age = GaugeMetricFamily(
+    age = _Gauge(
         "holdfast_service_age_seconds",
         "Time since the last sign of life of a scheduler's or triggerer's loop in seconds.",
-        labels=["service", "host", "process"],
+        *("service", "host", "process"),
+        combine=max,
     )
     found = list(services)
     for kind in ServiceKind:
@@ -203,9 +244,9 @@ def of_services(services: Iterable[Service]) -> bytes:
         counts.add_metric([kind.value, "alive"], sum(alive))
         counts.add_metric([kind.value, "lost"], len(alive) - sum(alive))
     for one in found:
-        who = [one.kind.value, one.process.hostname, str(one.process.pid)]
-        age.add_metric(who, one.age.total_seconds())
-    return _exposed([counts, age])
+        who = one.kind.value, one.process.hostname, str(one.process.pid)
+        age.add(who, one.age.total_seconds())
+    return _exposed([counts, age.collected()])
 
 
 def of_figures(figures: Figures) -> bytes:
@@ -250,20 +291,21 @@ def of_loads(loads: Iterable[NewestLoad]) -> bytes:
         "watermark_timestamp_seconds": "Upper bound of the newest load, if its cursor is a time or "
         "a date.",
     }
+    combined: Sequence[Callable[[float, float], float]] = (operator.add, max, min, min)
     rows, seconds, ended, watermark = families = [
-        GaugeMetricFamily(f"holdfast_load_{name}", text, labels=["asset", "key"])
-        for name, text in described.items()
+        _Gauge(f"holdfast_load_{name}", text, "asset", "key", combine=combine)
+        for (name, text), combine in zip(described.items(), combined, strict=True)
     ]
     for load in loads:
-        whose = [_label(load.asset), _label(load.key)]
-        seconds.add_metric(whose, load.seconds)
-        ended.add_metric(whose, load.ended / 1e6)
+        whose = load.asset, load.key
+        seconds.add(whose, load.seconds)
+        ended.add(whose, load.ended / 1e6)
         if load.rows is not None:
-            rows.add_metric(whose, load.rows)
+            rows.add(whose, load.rows)
         reached = micros(load.to) if load.type in _TIMES else None
         if reached is not None:
-            watermark.add_metric(whose, reached / 1e6)
-    return _exposed(families)
+            watermark.add(whose, reached / 1e6)
+    return _exposed(family.collected() for family in families)
 
 
 def _label(name: str) -> str:

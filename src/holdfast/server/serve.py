@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from ipaddress import ip_address
 from multiprocessing import parent_process
 from threading import Event, Thread
@@ -20,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cleanup.requests import forget_requests_periodically
 from holdfast.connection import open_store
+from holdfast.environment import hide, private_environment
 from holdfast.errors import InvalidSettings
 from holdfast.monitoring import tracing
 from holdfast.monitoring.service_log import log_to_stderr
-from holdfast.process import hide_this_process
 from holdfast.server import packages
 from holdfast.settings import Settings, load, without_password
 from holdfast.store import Store
@@ -184,9 +185,11 @@ def build(settings: Settings) -> FastAPI:
     return make_app(store, open_tokens(settings), settings, lifespan)
 
 
-def build_in_process() -> FastAPI:
-    """Return the application of one process of several, which ends with the one that started it."""
-    hide_this_process()
+def build_in_process(private: dict[str, str]) -> FastAPI:
+    """Return the application of one process of several, which ends with the one that started it.
+    `private` is the part of the environment that it does not start with."""
+    hide()
+    os.environ.update(private)
     settings = load()
     log_to_stderr(settings.logging)
     Thread(target=_follow_parent, daemon=True).start()
@@ -249,7 +252,12 @@ def _serve_in_processes(
                 self.should_exit.set()
             super().handle_signals()
 
-    app = f"{__name__}:{build_in_process.__name__}"
+    # Passed on with the application: other processes of the user can read the environment of new
+    # processes, and of one that multiprocessing starts beside them.
+    private = private_environment()
+    app = partial(build_in_process, private)
+    for name in private:
+        del os.environ[name]
     with tempfile.TemporaryDirectory(prefix="holdfast-metrics-") as directory:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
         config = configure(app, settings, factory=True, workers=settings.api.processes)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from math import inf
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -30,11 +30,11 @@ from holdfast.commands import (
 from holdfast.errors import HoldfastError, NotSupported
 from holdfast.model.service import Service, ServiceKind
 from holdfast.server import metrics
-from holdfast.server.disk import LEAST_FREE, free_space
+from holdfast.server.disk import LEAST_FREE
 from holdfast.server.http.error_responses import MEDIA_TYPE
-from holdfast.server.http.request import settings_of, store_of
+from holdfast.server.http.request import store_of
 from holdfast.server.newest_loads import newest_loads
-from holdfast.settings import Settings
+from holdfast.server.storage_threads import DiskSpace
 from holdfast.store import Store, arun
 from holdfast.version import __version__
 
@@ -65,8 +65,8 @@ class ServiceHealth(BaseModel):
     """The status of the schedulers, or of the triggerers."""
 
     status: Literal["healthy", "unhealthy", "absent"] = Field(
-        description="`healthy`: one is alive. `unhealthy`: one ended without stopping in order, or "
-        "hangs, and none is alive. `absent`: none was started, or all were stopped in order."
+        description="`healthy`: one is alive. `unhealthy`: one ended without stopping cleanly, or "
+        "hangs, and none is alive. `absent`: none was started, or all were stopped cleanly."
     )
     latest_heartbeat: datetime | None = None
 
@@ -106,14 +106,14 @@ _COUNTED: Final[Mapping[Command[Any], Callable[[Any], bytes]]] = {
 """The commands whose answers are metrics, and how they are shown."""
 
 
-class Figures:
+class MetricsCache:
     """Figures in Prometheus' format. They are available without a token to every client that
     reaches the server, so they are rendered every `RENDERED` seconds at most, and those that the
     database has to count every `FRESH` seconds."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, disks: DiskSpace) -> None:
         self._store = store
-        self._settings = settings
+        self._disks = disks
         self._lock = asyncio.Lock()
         self._read_at = -inf
         self._figures = b""
@@ -131,23 +131,30 @@ class Figures:
         """Return the figures of the store, without those that are unavailable."""
         async with self._lock:
             if time.monotonic() - self._read_at >= FRESH:
-                self._figures = b""
-                await self._count()
+                self._figures = b"".join(await asyncio.gather(self._measure(), self._count()))
                 self._read_at = time.monotonic()
             return self._figures
 
-    async def _count(self) -> None:
+    async def _measure(self) -> bytes:
         try:
             async with asyncio.timeout(STORE_TIMEOUT):
-                free = await asyncio.to_thread(free_space, self._settings)
-                self._figures += metrics.of_disks(free)
+                return metrics.of_disks(await self._disks.measure())
+        except TimeoutError:
+            log.warning("the metrics have no free space: the disk does not respond")
+            return b""
+
+    async def _count(self) -> bytes:
+        figures = b""
+        try:
+            async with asyncio.timeout(STORE_TIMEOUT):
                 for command, expose in _COUNTED.items():
                     if self._store.supports(type(command)):
-                        self._figures += expose(await self._store.aexecute(command))
+                        figures += expose(await self._store.aexecute(command))
                 with suppress(NotSupported):
-                    self._figures += metrics.of_loads(await arun(self._store, newest_loads()))
+                    figures += metrics.of_loads(await arun(self._store, newest_loads()))
         except (HoldfastError, TimeoutError) as error:
             log.warning("the metrics of the store are incomplete: %s", error)
+        return figures
 
 
 @router.get("/health", response_model=Health, responses={503: {"model": Health}})
@@ -157,7 +164,7 @@ async def get_health(request: Request) -> Response:
     store = store_of(request)
     question: Command[Any] = ListServices() if store.supports(ListServices) else Now()
     asked = asyncio.ensure_future(store.aexecute(question))
-    measured = asyncio.ensure_future(asyncio.to_thread(free_space, settings_of(request)))
+    measured = asyncio.ensure_future(_disks_of(request).measure())
     # Not cancelled on timeout: the driver would wait for the database once more.
     await asyncio.wait({asked, measured}, timeout=STORE_TIMEOUT)
     for late in (asked, measured):
@@ -184,6 +191,10 @@ async def get_health(request: Request) -> Response:
     return _json(body, 503 if whys else 200)
 
 
+def _disks_of(request: Request) -> DiskSpace:
+    return cast(DiskSpace, request.app.state.disks)
+
+
 def _of_services(kind: ServiceKind, services: Iterable[Service]) -> dict[str, Any]:
     latest = next((one for one in services if one.kind is kind), None)
     if latest is None:
@@ -201,8 +212,8 @@ async def get_liveness() -> Response:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def get_metrics(request: Request) -> Response:
     """Return metrics in the format of Prometheus."""
-    figures: Figures = request.app.state.figures
-    text = figures.of_server() + await figures.of_store()
+    cached: MetricsCache = request.app.state.metrics
+    text = cached.of_server() + await cached.of_store()
     return Response(text, media_type=metrics.CONTENT_TYPE)
 
 

@@ -177,6 +177,13 @@ def run_external(dag_id: str, run_id: str) -> InvalidInput:
     )
 
 
+def run_leased(dag_id: str, run_id: str, owner: str) -> Conflict:
+    return Conflict(
+        f"run `{run_id}` of `{dag_id}` is being run by {owner}",
+        hint="stop the run first: `holdfast runs stop`, or wait until it ends",
+    )
+
+
 def run_ended(dag_id: str, run_id: str, state: str) -> Conflict:
     return Conflict(
         f"run {dag_id}/{run_id} has ended: {state}",

@@ -57,6 +57,37 @@ def test_an_object_over_the_limit_is_not_fetched(url: str, compression: str) -> 
         limited.fetch(reference)
 
 
+@pytest.mark.parametrize("linked", ["task", "task/sales", ""])
+def test_an_object_behind_a_link_is_neither_read_nor_written_nor_deleted(
+    tmp_path: Path, linked: str
+) -> None:
+    backend = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}/root"))
+    reference = stored(backend, TASK, "k", b'"precious"')
+    at = Path(reference.removeprefix("file://")) if not linked else tmp_path / "root" / linked
+    at.rename(tmp_path / "elsewhere")
+    at.symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(BackendFailed, match="behind a symbolic link"):
+        backend.fetch(reference)
+    with pytest.raises(BackendFailed, match="behind a symbolic link"):
+        backend.put(reference, TASK, "k", b'"precious"')
+    assert "symbolic link" in backend.remove([reference])[reference]
+    at.unlink()
+    (tmp_path / "elsewhere").rename(at)
+    assert backend.fetch(reference) == b'"precious"'
+
+
+def test_the_directory_of_the_url_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "root").symlink_to("disk")
+    backend = ObjectStoreBackend(ObjectStore(url=f"file://{tmp_path}/root"))
+
+    reference = stored(backend, TASK, "k", b"1")
+
+    assert backend.fetch(reference) == b"1"
+    assert backend.remove([reference]) == {}
+
+
 async def test_a_stored_object_can_be_fetched_asynchronously(url: str) -> None:
     backend = ObjectStoreBackend(ObjectStore(url=url, compression="zstd"))
     contents = [b"1", LARGE, b'"x"' * 1000]

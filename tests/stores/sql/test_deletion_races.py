@@ -65,6 +65,17 @@ def test_an_asset_that_is_deleted_before_it_is_declared_by_hand_is_looked_up_aga
     assert (begin, find_again) == (BEGIN[0], find)
 
 
+def test_the_key_of_an_event_is_looked_up_before_and_after_the_asset_is_locked() -> None:
+    emit = c.EmitAssetEvent(scope=ORDERS, writer=ANN, key="monday")
+    steps = operation_for(emit)(CONTEXT, emit)
+    found, locked = [(7, "orders", "s3://orders")], [(7, 3, None)]
+
+    asked = answered(steps, [None, found, NOTHING, locked, NOTHING, 1, 1])
+
+    assert [asked.index(e.event_of_key()), asked.count(e.event_of_key())] == [2, 2]
+    assert asked[4:] == [e.event_of_key(), e.count_event(), e.add_event(), e.events("id")]
+
+
 @pytest.mark.parametrize(
     ("command", "answers", "error"),
     [

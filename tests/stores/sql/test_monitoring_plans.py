@@ -39,3 +39,11 @@ def test_no_large_table_is_scanned(tmp_path: Path, statement: sa.Select[tuple[in
     plan = [step[-1] for step in steps]
     assert plan
     assert not [step for step in plan if step.startswith(tuple(f"SCAN {one}" for one in LARGE))]
+
+
+def test_idle_runs_are_not_read_for_their_tasks() -> None:
+    """Only external runs are idle, of which there may be very many."""
+    text = str(activity.open_tasks().compile(compile_kwargs={"literal_binds": True}))
+
+    assert "'queued', 'running'" in text
+    assert "idle" not in text

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from holdfast.accessor.binding import Rules
 from holdfast.model.dag import CallbackKind, DagSpec
@@ -12,6 +13,9 @@ from holdfast.model.entry import TaskWriter
 from holdfast.model.run import EmittedEvent, Run, Watch
 from holdfast.model.scope import AssetScope
 from holdfast.spark.session.address import SparkAddress, SparkStartup
+
+LONGEST_IMPORT_ERROR: Final = 20_000
+"""Maximum characters of the error of a DAG file. Its beginning and its end are kept."""
 
 
 class TaskStartup(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
@@ -97,9 +101,14 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True, tag="parsed"):
 
     dags: tuple[DagSpec, ...] = ()
     error: str = ""
-    """A traceback, or a message if a traceback would not help."""
+    """A traceback, or a message if a traceback would not help; its middle is cut out where it is
+    long."""
     uncalled: tuple[str, ...] = ()
     """Where there are no DAGs: the functions decorated with `@dag`, none of which was called."""
+
+    def __post_init__(self) -> None:
+        # Also when it is decoded: the child that sends it has run the file's code.
+        force_setattr(self, "error", _shortened(self.error))
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
@@ -120,3 +129,12 @@ REPORT = b"R"
 
 startup_decoder: msgspec.msgpack.Decoder[Startup] = msgspec.msgpack.Decoder(Startup)
 report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
+
+
+def _shortened(error: str) -> str:
+    cut = len(error) - LONGEST_IMPORT_ERROR
+    if cut <= 0:
+        return error
+    note = f"\n[{cut:,} characters were left out here]\n"
+    half = (LONGEST_IMPORT_ERROR - len(note)) // 2
+    return error[:half] + note + error[-half:]

@@ -32,6 +32,9 @@ class ParseFile(msgspec.Struct, frozen=True, tag="parse"):
 class RunTask(msgspec.Struct, frozen=True, tag="run"):
     """Order to start and supervise the next attempt of a task instance."""
 
+    number: int
+    """The number of the scheduler's order, which `Ended` repeats: the process of an attempt that
+    somebody stopped may outlive the order of the next one."""
     file: str
     run: Run
     task: TaskSpec
@@ -116,6 +119,7 @@ class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """Notice that an ordered attempt is over; the store has its outcome."""
 
+    number: int
     scope: TaskScope
     error: str = ""
     """Why it was not begun, or not recorded."""

@@ -42,15 +42,18 @@ from holdfast.runner.protocol.orders import (
     WarmSpark,
 )
 from holdfast.runner.protocol.parameters import CALLBACKS, HEARTBEAT, LEASE, MOST_INTERRUPTIONS
+from holdfast.runner.scheduler.alerting import Alerting
 from holdfast.runner.scheduler.dag_files import printable_path
 from holdfast.runner.scheduler.decide import Decision, Start, decide
 from holdfast.runner.scheduler.journal import Journal
 from holdfast.runner.scheduler.limits import Limits, Ready
-from holdfast.runner.scheduler.supervisor_link import SupervisorLink
+from holdfast.runner.service.supervisor_link import SupervisorLink
 from holdfast.settings import Settings
 from holdfast.stores.offload.configuration import Offloading
 from holdfast.stores.offload.objects.opening import check_installed
 
+LONGEST_CALLBACK_PAUSE = 60.0
+"""Longest pause in seconds before callbacks are retried whose DAG file cannot be imported."""
 CHECK_INTERVAL = 1.0
 """Seconds after which a run is checked in any case: somebody may have cleared a task of it."""
 
@@ -72,13 +75,23 @@ class PendingCall(NamedTuple):
         return self.before.attempt + 1
 
 
+class Ordered(NamedTuple):
+    """An attempt that the supervisor was ordered to start and has not reported the end of."""
+
+    number: int
+    before: TaskInstance
+    """The task instance as it was before the attempt."""
+
+
 @dataclass
 class Call:
     """Callbacks that were ordered and have not returned."""
 
     order: CallBack
     tries: int = 0
-    """Number of failed tries: the supervisor died, or the DAG's file was broken."""
+    """Number of times that the supervisor died."""
+    waits: int = 0
+    """Number of times that the DAG's file could not be imported."""
     again_at: float | None = None
     """Time of the next try on the monotonic clock; None while one is under way."""
 
@@ -91,9 +104,7 @@ class ActiveRun:
     dag: DagSpec
     tasks: Sequence[TaskInstance] = ()
     """The task instances as they were at the last check."""
-    ordered: dict[TaskScope, TaskInstance] = field(default_factory=dict)
-    """Attempts that the supervisor was ordered to start and has not reported the end of, each with
-    its task instance as it was before."""
+    ordered: dict[TaskScope, Ordered] = field(default_factory=dict)
     pending: dict[TaskScope, PendingCall] = field(default_factory=dict)
     """Attempts that have lost their supervisor, or whose callbacks it could not call."""
     look_at: float = 0.0
@@ -125,6 +136,7 @@ class Conductor:
         from holdfast.connection import open_store
 
         self.store = open_store(settings, retry_window=settings.core.retry_window)
+        self.alerting = Alerting(self.store, settings)
         self._journal = journal
         self._limits = Limits(self.store, settings.parallelism)
         self.runs: dict[tuple[str, str], ActiveRun] = {}
@@ -160,8 +172,9 @@ class Conductor:
 
     @property
     def calls_back(self) -> bool:
-        """True while callbacks are still to be called, or have not returned."""
-        return bool(self._calls)
+        """True while callbacks are still to be called, or have not returned; but not for those
+        whose DAG file could repeatedly not be imported, which may last."""
+        return any(call.waits < MOST_INTERRUPTIONS for call in self._calls.values())
 
     def warm_spark(self) -> None:
         """Have the supervisor start Spark for future tasks."""
@@ -260,19 +273,21 @@ class Conductor:
                 self._journal.attempt_ended(notice.scope, notice.end)
             self._count_start(notice)
             scope = notice.scope
-            pool = self._limits.give_back(scope)
+            pool = self._limits.give_back(notice.number)
             if pool is not None and notice.refused:
                 self._limits.close_pool(pool)
             if (concerned := self.runs.get((scope.dag_id, scope.run_id))) is not None:
-                before = concerned.ordered.pop(scope, None)
-                if before is not None and not notice.called:
-                    concerned.pending[scope] = PendingCall(before)
+                ordered = concerned.ordered.get(scope)
+                if ordered is not None and ordered.number == notice.number:
+                    del concerned.ordered[scope]
+                    if not notice.called:
+                        concerned.pending[scope] = PendingCall(ordered.before)
                 concerned.look_at = time.monotonic() + CHECK_INTERVAL if notice.error else 0.0
         elif isinstance(notice, CalledBack):
             if notice.called:
                 self._calls.pop(notice.number, None)
             elif notice.number in self._calls:
-                self._retry_callbacks(notice.number, "the DAG file cannot be imported")
+                self._postpone_callbacks(notice.number)
 
     def _count_start(self, notice: Ended) -> None:
         """Count failed starts. Raise RunnerFailed if an attempt repeatedly gets no process."""
@@ -292,7 +307,7 @@ class Conductor:
         self._limits.give_back_all()
         for active in self.runs.values():
             active.pending |= {
-                scope: PendingCall(before) for scope, before in active.ordered.items()
+                scope: PendingCall(ordered.before) for scope, ordered in active.ordered.items()
             }
             active.ordered.clear()
             active.look_at = 0.0
@@ -300,7 +315,7 @@ class Conductor:
             self._retry_import(file)
         for number, call in list(self._calls.items()):
             if call.again_at is None:
-                self._retry_callbacks(number, "the supervisor died")
+                self._retry_callbacks(number)
         if self._spark:
             self.warm_spark()
         for active in list(self.runs.values()):
@@ -320,7 +335,16 @@ class Conductor:
         error = f"{file} could not be imported: {why}"
         self._handle_notice(FileParsed(file, Parsed(error=error)))
 
-    def _retry_callbacks(self, number: int, why: str) -> None:
+    def _postpone_callbacks(self, number: int) -> None:
+        """Retry callbacks whose DAG file cannot be imported, until it can."""
+        call = self._calls[number]
+        if not call.waits:
+            log.warning("callbacks of %s wait until their DAG file is fixed", call.order.whose)
+        pause = CHECK_INTERVAL * 2 ** min(call.waits, 10)
+        call.again_at = time.monotonic() + min(pause, LONGEST_CALLBACK_PAUSE)
+        call.waits += 1
+
+    def _retry_callbacks(self, number: int) -> None:
         """Retry callbacks with backoff, up to a limit: they, too, may be what kills supervisors."""
         call = self._calls[number]
         call.tries += 1
@@ -328,8 +352,8 @@ class Conductor:
             call.again_at = time.monotonic() + CHECK_INTERVAL * 2 ** (call.tries - 1)
             return
         log.warning(
-            "callbacks of %s are not retried: %s, %s times in a row",
-            *(call.order.whose, why, MOST_INTERRUPTIONS),
+            "callbacks of %s are not retried: the supervisor died, %s times in a row",
+            *(call.order.whose, MOST_INTERRUPTIONS),
         )
         del self._calls[number]
 
@@ -496,7 +520,7 @@ class Conductor:
                 )
                 return
             callbacks = task.callbacks
-            attempt = RunTask(active.dag.file, active.run, task, before)
+            attempt = RunTask(0, active.dag.file, active.run, task, before)
         if kind in callbacks:
             number = next(self._numbers)
             order = CallBack(number, active.dag.file, active.run, kind, error, attempt)
@@ -531,15 +555,15 @@ class Conductor:
             if one.ready is not None and one.run.dag_id in self.dags
         }
         for ready, task, instance in self._limits.choose(list(waiting)):
-            active = waiting[ready]
-            self._limits.take(instance.scope, task)
-            active.ordered[instance.scope] = instance
-            parent = active.span.traceparent
-            self._supervisor.order(RunTask(active.dag.file, active.run, task, instance, parent))
+            active, number = waiting[ready], next(self._numbers)
+            self._limits.take(number, active.run.dag_id, task)
+            active.ordered[instance.scope] = Ordered(number, instance)
+            what = (active.dag.file, active.run, task, instance, active.span.traceparent)
+            self._supervisor.order(RunTask(number, *what))
 
     def _report_waits(self) -> None:
         """Save, and log once, the limits by which tasks have been waiting since the last call."""
-        changed = []
+        changed: list[tuple[ActiveRun, dict[str, str]]] = []
         for active in self.runs.values():
             limited = {} if active.ready is None else self._limits.reasons(active.ready)
             lasting = {
@@ -547,19 +571,22 @@ class Conductor:
             }
             active.limited = limited
             if lasting != active.reported:
-                active.reported = lasting
-                changed.append(c.Waits(*active.key, lasting))
+                changed.append((active, lasting))
             for task, why in lasting.items():
                 if (text := f"{task} waits for {why}") not in active.logged:
                     active.logged.add(text)
                     log.info("run %s of %s: %s", active.run.run_id, active.run.dag_id, text)
         if changed:
-            self.store.execute(c.ReportWaits(this_process(), tuple(changed)))
+            waits = tuple(c.Waits(*active.key, lasting) for active, lasting in changed)
+            self.store.execute(c.ReportWaits(this_process(), waits))
+            for active, lasting in changed:
+                active.reported = lasting
 
     def _finish_run(self, active: ActiveRun, state: RunState) -> None:
         dag_id, run_id = active.key
         waiting = sum(one.state is not None and not one.state.ended for one in active.tasks)
-        self.store.execute(c.FinishRun(dag_id, run_id, this_process(), state, waiting))
+        alert = self.alerting.of_end(active.run, state, active.tasks)
+        self.store.execute(c.FinishRun(dag_id, run_id, this_process(), state, waiting, alert))
         active.run = self.store.execute(c.GetRun(dag_id, run_id))
         failed = [one for one in active.tasks if one.state is TaskState.FAILED]
         error = f"{failed[0].scope}: {failed[0].error}" if failed else ""

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from holdfast.errors import NotFound
 
-_MARKS = ("DAG", "@dag", "@asset")
+_MARK = re.compile(r"dag|@[\w.]*asset\b", re.IGNORECASE)
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES}
 
 _Stamp: TypeAlias = tuple[int, ...]
@@ -55,6 +55,10 @@ class DagDirectory:
     def has(self, file: str) -> bool:
         """Return whether a path was a DAG file at the last check."""
         return file in self._dag_files
+
+    def names(self) -> dict[str, str] | None:
+        """Return the DAG files of the last check by their names; None before the first."""
+        return None if self._seen is None else {self.name(file): file for file in self._dag_files}
 
     def forget(self, file: str) -> None:
         """Discard the recorded state of a file, so that it is checked again."""
@@ -154,4 +158,4 @@ def _stamp(file: str, before: _Stamp | None) -> _Stamp | None:
 
 def _is_dag_file(file: str) -> bool:
     text = Path(file).read_text(encoding="utf-8", errors="replace")
-    return "holdfast" in text and any(mark in text for mark in _MARKS)
+    return "holdfast" in text and _MARK.search(text) is not None

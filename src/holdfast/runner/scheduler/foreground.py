@@ -129,6 +129,7 @@ class LocalRun:
         view.update(ended, self._in_order(tasks), {})
         while self._conductor.calls_back:
             self._conductor.turn(REFRESH)
+        self._conductor.alerting.deliver_newest()
         return ended.state
 
     def _in_order(self, tasks: Iterable[TaskInstance]) -> list[TaskInstance]:

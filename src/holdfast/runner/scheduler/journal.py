@@ -20,6 +20,7 @@ from holdfast.model.figures import Figures
 from holdfast.model.run import Outcome, Run, RunKind, RunState, TaskInstance, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.monitoring.service_log import fields
+from holdfast.portable.identifier import one_line
 from holdfast.runner.protocol.orders import AttemptEnd
 
 LONGEST_ERROR: Final = 500
@@ -38,6 +39,8 @@ class Journal:
 
     def run_started(self, run: Run, before: Run) -> None:
         """Record that this process has claimed a run; `before` is the run as it was."""
+        for state in (RunState.SUCCESS, RunState.FAILED):
+            self.figures.begin(RUN_ENDS, run.dag_id, state.value)
         due = run.logical_date if run.kind is RunKind.SCHEDULED else None
         if before.started_at is None and run.started_at is not None and due is not None:
             self.figures.observe(SCHEDULE_DELAY, (run.started_at - due).total_seconds())
@@ -124,5 +127,5 @@ def _at(time: datetime | None) -> str:
 
 
 def _one_line(error: str) -> str:
-    line = " ".join(error.split())
+    line = one_line(error)
     return line if len(line) <= LONGEST_ERROR else f"{line[:LONGEST_ERROR]}…"

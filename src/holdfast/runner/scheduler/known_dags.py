@@ -27,6 +27,9 @@ START_TIMEOUT: Final = 30.0
 REPORT_INTERVAL: Final = 5.0
 """Interval in seconds between reports to the store about which DAGs are present."""
 
+SEEN_INTERVAL: Final = 30.0
+"""Seconds for which a DAG counts as held by the scheduler that has seen it."""
+
 log = logging.getLogger("holdfast.scheduler")
 
 
@@ -56,8 +59,15 @@ class KnownDags:
         self._store = conductor.store
         self._stale_after = stale_after
         self.dags: dict[str, DagSpec] = {}
-        self._held = self._recall()
+        self._held: dict[str, set[str]] = {}
         """The ids of each file's DAGs when it was last valid and saved."""
+        self._elsewhere: dict[str, set[str]] = {}
+        """The ids of DAGs that were found in another directory, such as an earlier release, by the
+        names of their files."""
+        self._elsewhere_at = float("-inf")
+        self._errors: set[str] = set()
+        """The names of files that were broken before the start."""
+        self._recall()
         self._latest: dict[str, set[str]] = {}
         """The ids of each file's DAGs when it was last imported, saved or not."""
         self._awaited: set[str] = set()
@@ -92,10 +102,12 @@ class KnownDags:
             self._latest.pop(file, None)
             self._replace_dags(file, ())
         self._gone.update(gone)
+        self._forget_errors()
         self._retry_broken()
         self._count_answers()
         if not self._awaited:
             self._forget_files(went_before)
+            self._forget_elsewhere()
         self._report_present()
 
     def save(self) -> None:
@@ -118,14 +130,15 @@ class KnownDags:
                 return f"its file {file} is still being imported"
         return "no DAG file defines it"
 
-    def _recall(self) -> dict[str, set[str]]:
-        """Return the DAG ids by file that an earlier scheduler found in this directory."""
-        held: dict[str, set[str]] = {}
+    def _recall(self) -> None:
+        """Recall what other schedulers have found, in this directory or in others."""
         for info in self._store.execute(c.ListDags()):
             if info.file and self._directory.holds(file := spec_of(info).file):
-                held.setdefault(file, set()).add(info.dag_id)
-        self._directory.recall(held)
-        return held
+                self._held.setdefault(file, set()).add(info.dag_id)
+            elif info.file and info.seen_at is not None:
+                self._elsewhere.setdefault(info.file, set()).add(info.dag_id)
+        self._directory.recall(self._held)
+        self._errors = {file.file for file in self._store.execute(c.ListFiles(broken=True))}
 
     def _order_import(self, file: str) -> None:
         if file in self._awaited:
@@ -161,6 +174,39 @@ class KnownDags:
                 self._store.execute(c.ForgetFile(self._directory.name(file), ids))
                 self._held.pop(file, None)
             self._gone.discard(file)
+
+    def _forget_errors(self) -> None:
+        """Forget errors from before the start of files that are missing. A scheduler that has such
+        a file in another directory reports it again."""
+        names = self._directory.names()
+        if self._errors and names is not None:
+            for name in sorted(self._errors - names.keys()):
+                self._store.execute(c.ForgetFile(name))
+            self._errors.clear()
+
+    def _forget_elsewhere(self) -> None:
+        """Forget DAGs that were found in another directory and are not in the same files here, once
+        no scheduler sees them there any more."""
+        names, now = self._directory.names(), time.monotonic()
+        if names is None or not self._elsewhere or now < self._elsewhere_at + SEEN_INTERVAL:
+            return
+        seen_after = self._store.execute(c.Now()) - timedelta(seconds=SEEN_INTERVAL)
+        dags = {info.dag_id: info for info in self._store.execute(c.ListDags(specs=False))}
+        for name, ids in list(self._elsewhere.items()):
+            file = names.get(name, "")
+            ids -= {one for one in ids if one not in dags or dags[one].file != name}
+            if file in self._broken:  # its DAGs stay as they were before
+                self._held.setdefault(file, set()).update(ids)
+                ids.clear()
+            ids -= self._held.get(file, set())
+            if not ids:
+                del self._elsewhere[name]
+                continue
+            unseen = {one for one in ids if (dags[one].seen_at or seen_after) <= seen_after}
+            if unseen:
+                self._store.execute(c.ForgetFile(name, tuple(sorted(unseen)), unless_seen=True))
+                self._retry_refused()
+        self._elsewhere_at = now
 
     def _report_present(self) -> None:
         """Report the present DAGs to the store, and have it mark as stale those that nobody has."""

@@ -15,7 +15,6 @@ from holdfast.errors import Conflict, NotFound
 from holdfast.model.dag import DagSpec, TaskSpec
 from holdfast.model.pool import NO_LIMIT, Pool
 from holdfast.model.run import TaskInstance, TaskState
-from holdfast.model.scope import TaskScope
 from holdfast.process import this_process
 from holdfast.runner.scheduler.decide import Start
 from holdfast.store import Store
@@ -80,7 +79,8 @@ class Limits:
     def __init__(self, store: Store, parallelism: int) -> None:
         self._store = store
         self._parallelism = parallelism
-        self._taken: dict[TaskScope, _Taken] = {}
+        self._taken: dict[int, _Taken] = {}
+        """By the number of the order."""
         self._used: Counter[str] = Counter()
         """Slots of each pool that this process uses."""
         self._by_dag: Counter[str] = Counter()
@@ -90,16 +90,16 @@ class Limits:
         self._served: dict[str, int] = {}
         self._numbers = count(1)
 
-    def take(self, scope: TaskScope, task: TaskSpec) -> None:
-        """Count an attempt until `give_back`."""
-        self._taken[scope] = taken = _Taken(scope.dag_id, task.pool, task.pool_slots)
+    def take(self, number: int, dag_id: str, task: TaskSpec) -> None:
+        """Count an attempt, by the number of its order, until `give_back`."""
+        self._taken[number] = taken = _Taken(dag_id, task.pool, task.pool_slots)
         self._used[taken.pool] += taken.slots
         self._by_dag[taken.dag_id] += 1
         self._served[taken.dag_id] = next(self._numbers)
 
-    def give_back(self, scope: TaskScope) -> str | None:
+    def give_back(self, number: int) -> str | None:
         """Count an attempt no more; return its pool."""
-        taken = self._taken.pop(scope, None)
+        taken = self._taken.pop(number, None)
         if taken is None:
             return None
         self._used[taken.pool] -= taken.slots

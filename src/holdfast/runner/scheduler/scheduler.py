@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -30,7 +31,7 @@ from holdfast.runner.scheduler.conductor import Conductor
 from holdfast.runner.scheduler.dag_files import DagDirectory
 from holdfast.runner.scheduler.journal import Journal
 from holdfast.runner.scheduler.known_dags import KnownDags
-from holdfast.runner.scheduler.sign_of_life import SignOfLife
+from holdfast.runner.service.sign_of_life import SignOfLife
 from holdfast.settings import Settings, without_password
 from holdfast.version import __version__
 
@@ -84,7 +85,14 @@ class Scheduler:
     def run(self, stopping: Event) -> None:
         """Schedule runs until `stopping` is set; then interrupt and release them."""
         next_round = 0.0
-        try:
+        with ExitStack() as closing:
+            closing.callback(log.info, "stopped")
+            closing.callback(self._store.close)
+            closing.callback(self._life.end)
+            closing.callback(self._conductor.alerting.stop)
+            closing.callback(self._conductor.stop)
+            closing.callback(log.info, "stopping: running tasks are interrupted, and runs released")
+            self._conductor.alerting.start()
             while not stopping.is_set():
                 try:
                     self._life.tick()
@@ -98,12 +106,6 @@ class Scheduler:
                 except StoreUnavailable as error:
                     log.warning("%s; retrying", error.message)
                     stopping.wait(ROUND)
-        finally:
-            log.info("stopping: running tasks are interrupted, and runs released")
-            self._conductor.stop()
-            self._life.end()
-            self._store.close()
-            log.info("stopped")
 
     def _poll(self) -> None:
         self._known.look()

@@ -4,16 +4,16 @@ import gc
 import socket
 import sys
 
+from holdfast.environment import hide
 from holdfast.monitoring import tracing
 from holdfast.monitoring.service_log import logging_to_stderr
-from holdfast.process import hide_this_process
 from holdfast.runner.supervisor.launcher_link import LauncherLink
 from holdfast.settings import load
 from holdfast.wire.channel import Channel
 
 
 def main() -> None:
-    hide_this_process()
+    hide()
     # First, so that it imports the tasks' modules while this process imports the database's.
     launcher = LauncherLink()
     settings = load()

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -88,12 +88,15 @@ class Attempt:
         self.writer: TaskWriter | None = None
         """Set while the attempt is live."""
 
+    def _ended(self, error: str = "", **more: Any) -> Ended:
+        return Ended(self._order.number, self._order.instance.scope, error, **more)
+
     def run(self) -> Ended:
         scope = self._order.instance.scope
         try:
             child = self._resources.launcher.launch()
         except LauncherGone as error:
-            return Ended(scope, error.message, begun=False)
+            return self._ended(error.message, begun=False)
         what = {"dag_id": scope.dag_id, "run_id": scope.run_id, "task_id": scope.task_id}
         name, parent = f"attempt {scope.dag_id}.{scope.task_id}", self._order.traceparent
         with child, tracing.span(name, parent, **what, map_index=scope.map_index) as span:
@@ -112,7 +115,7 @@ class Attempt:
     def _start_and_supervise(self, child: Child) -> Ended:
         scope = self._order.instance.scope
         if self._stop is not None:  # it was stopped before there was a child to signal
-            return Ended(scope)
+            return self._ended()
         try:
             self._declared = Declared.by(self._order.task, self._resources.store)
             start = c.StartAttempt(
@@ -122,14 +125,14 @@ class Attempt:
             writer = self.writer = TaskWriter(scope, self._resources.store.execute(start))
             self._started = time.monotonic()
         except NoFreeSlot:
-            return Ended(scope, refused=True)
+            return self._ended(refused=True)
         except HoldfastError as error:
-            return Ended(scope, error.message)
+            return self._ended(error.message)
         try:
             with self._uploading_log(writer, new=True):
                 return self._supervise(child, writer)
         except HoldfastError as error:
-            return Ended(scope, error.message, called=False)
+            return self._ended(error.message, called=False)
         except Exception as error:
             # A bug of ours, which must not leave the task running forever in the store.
             log.exception("supervising %s failed", scope)
@@ -138,9 +141,9 @@ class Attempt:
                 try:
                     ending = self._finish(writer, Failed(error=why), None)
                 except HoldfastError as unrecorded:
-                    return Ended(scope, unrecorded.message, called=False)
-                return Ended(scope, called=False, end=self._end(writer, ending))
-            return Ended(scope, called=False)
+                    return self._ended(unrecorded.message, called=False)
+                return self._ended(called=False, end=self._end(writer, ending))
+            return self._ended(called=False)
 
     def call_back(self, kind: CallbackKind, error: str) -> bool:
         """Call the task's callbacks for an attempt whose own supervisor could not.
@@ -188,17 +191,17 @@ class Attempt:
             # Perhaps from a stop of all processes, of which this one is about to learn.
             self._was_stopped.wait(STOP_DELAY)
         if self._stop is StopReason.LOST:
-            return Ended(writer.scope, called=False)
+            return self._ended(called=False)
         ending = self._finish(writer, report, child.status)
         if ending is None:
-            return Ended(writer.scope, called=False)
+            return self._ended(called=False)
         self.writer = None
         end = self._end(writer, ending)
         called, kind = True, CALLBACKS.get(ending.state)
         if kind in self._order.task.callbacks:
             exception = report.exception if isinstance(report, Failed) else None
             called = self._call_back(writer, kind, ending.error, exception, log_file)
-        return Ended(writer.scope, called=called, end=end)
+        return self._ended(called=called, end=end)
 
     def _end(self, writer: TaskWriter, ending: Ending | None) -> AttemptEnd | None:
         if ending is None:

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import msgspec
 
+from holdfast.environment import public_environment
 from holdfast.errors import HoldfastError
 from holdfast.model.run import Process
 from holdfast.process import MARK, identify, kill_group
@@ -36,13 +37,6 @@ from holdfast.wire.channel import LARGEST_OF_TASK, ORDER, Channel, encode
 
 HOME = f"{VARIABLE_PREFIX}CORE__HOME"
 """The only setting that tasks inherit from the environment: it locates the files of their jobs."""
-WITHHELD = frozenset(
-    {
-        "HOLDFAST_TOKEN",
-        *("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "MYSQL_PWD"),
-    }
-)
-"""Credentials of the user who started the runner, for a Holdfast server or its database."""
 
 log = logging.getLogger("holdfast.supervisor")
 
@@ -142,11 +136,9 @@ class LauncherLink:
 
     def _start(self) -> None:
         ours, its = socket.socketpair()
-        environ = {
-            name: text
-            for name, text in os.environ.items()
-            if name == HOME or not (name.startswith(VARIABLE_PREFIX) or name in WITHHELD)
-        }
+        environ = public_environment()
+        if HOME in os.environ:
+            environ[HOME] = os.environ[HOME]
         # Its children inherit the mark in their environment, by which they are recognized later.
         self._mark = environ[MARK] = uuid4().hex
         self._popen = subprocess.Popen(

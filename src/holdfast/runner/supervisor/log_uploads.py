@@ -57,6 +57,8 @@ class LogUploads:
         self._stopping = False
         self._failures: list[str] = []
         """Those of the last uploads."""
+        self._left: set[str] = set()
+        """Names of the records of uploads that are left to another supervisor."""
         self._thread = Thread(target=self._run, name="upload of logs", daemon=True)
 
     def start(self) -> None:
@@ -106,7 +108,7 @@ class LogUploads:
             # The launcher of a killed supervisor may have written a little longer than it lived.
             upload.has_ended |= upload.is_adopted
         with suppress(OSError):  # there is no such directory before the first upload
-            for name in os.listdir(self._pending):
+            for name in set(os.listdir(self._pending)) - self._left:
                 taken = _taken(self._pending / name)
                 if taken is not None:
                     key, record = taken
@@ -145,11 +147,22 @@ class LogUploads:
                 self._failures.append(error.message)
                 continue
             except Exception:  # as for a file that cannot be read: other logs do not wait for it
-                log.exception("the log %s cannot be uploaded", upload.key)
+                if not upload.has_failed:
+                    log.exception("the log %s cannot be uploaded", upload.key)
+                upload.has_failed = True
+                if not upload.has_ended:
+                    continue
+                self._leave(upload)
                 is_complete = True
             if is_complete:
                 with self._lock:
                     self._uploads.discard(upload)
+
+    def _leave(self, upload: _Upload) -> None:
+        """Leave an upload that failed at its end to the next supervisor."""
+        if upload.record is not None:
+            self._left.add(upload.record.name)
+            upload.record.release()
 
     def _current(self) -> list[_Upload]:
         with self._lock:
@@ -163,7 +176,8 @@ class _Upload:
         self.key = key
         self.is_adopted = is_adopted
         self.has_ended = False
-        self._file = LogFile(path)
+        self.has_failed = False
+        self._file = LogFile(path, path.parents[key.count("/")])
         self._is_new = new
         self._sizes: dict[int, int] | None = None
         """The sizes of the pieces in storage, by their offset; None before they are known."""
@@ -226,9 +240,17 @@ class _Record:
         self._path = path
         self._descriptor = descriptor
 
+    @property
+    def name(self) -> str:
+        return self._path.name
+
     def delete(self) -> None:
         with suppress(OSError):
             os.unlink(self._path)
+        self.release()
+
+    def release(self) -> None:
+        """Let another supervisor take over the upload."""
         os.close(self._descriptor)
 
 

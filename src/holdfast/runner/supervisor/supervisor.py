@@ -142,7 +142,7 @@ class Supervisor:
     def _carry_out(self, order: Order) -> None:
         if isinstance(order, RunTask):
             scope = order.instance.scope
-            failed = Ended(scope, "the supervisor failed to start it", begun=False)
+            failed = Ended(order.number, scope, "the supervisor failed to start it", begun=False)
             self._start_thread(f"attempt of {scope}", partial(self._run_attempt, order), failed)
         elif isinstance(order, ParseFile):
             broken = FileParsed(order.file, _not_imported(order.file, "the supervisor failed"))

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from holdfast import commands as c
 from holdfast.access.identity import JobIdentity, TaskIdentity, Wanted, WatcherIdentity
 from holdfast.access.issuing import issuing
+from holdfast.actions.log_retention import delete_logs
 from holdfast.commands import RequestId
 from holdfast.errors import Forbidden, InvalidInput, NotFound
 from holdfast.model.entry import TaskWriter, WatcherWriter
@@ -40,6 +41,7 @@ from holdfast.server.http.request import (
 )
 from holdfast.server.http.strictness import check_content_type, check_query, decoded
 from holdfast.server.public.error_docs import problems
+from holdfast.server.storage_threads import in_log_thread
 from holdfast.server.tokens import Verified
 from holdfast.wire.codec import JSON, command_types
 
@@ -101,6 +103,8 @@ async def post_command(request: Request) -> Response:
     command = await read_aside(body, decode_command, body, identity_of(request), limit)
     request_id = _request_id(request)
     answer = await perform(request, command, None if command.reads else request_id)
+    if isinstance(command, c.DeleteRun):  # whose sender cannot reach the logs
+        await in_log_thread(delete_logs, settings_of(request), command.dag_id, command.run_id)
     return Response(JSON.encode(answer), media_type=MEDIA_TYPE)
 
 

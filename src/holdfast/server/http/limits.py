@@ -6,9 +6,9 @@ import asyncio
 import logging
 import resource
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from starlette.types import Receive, Scope
@@ -274,3 +274,28 @@ class RateLimit:
             )
         if len(self._ends) > MOST_BEARERS:
             self._ends.popitem(last=False)
+
+
+class ConcurrencyLimit:
+    """Limit on the requests of one kind that each bearer of a token may have in progress."""
+
+    def __init__(self, most: int, what: str) -> None:
+        self._most = most
+        self._what = what
+        self._under_way: Counter[Bearer] = Counter()
+
+    @contextmanager
+    def counting(self, bearer: Bearer) -> Iterator[None]:
+        """Count a request during the `with` block. Raise TooOften where it is one too many."""
+        if self._under_way[bearer] >= self._most:
+            raise TooOften(
+                f"more than {self._most} {self._what} at once with one token",
+                hint="wait for the response before the next request",
+            )
+        self._under_way[bearer] += 1
+        try:
+            yield
+        finally:
+            self._under_way[bearer] -= 1
+            if not self._under_way[bearer]:
+                del self._under_way[bearer]

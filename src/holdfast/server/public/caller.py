@@ -33,6 +33,7 @@ class Caller:
                 hint="`holdfast auth user-token` prints a token for a person; tasks use /execution",
             )
         self._request = request
+        self.identity = identity
         self.writer = ApiWriter(identity.user)
 
     @property

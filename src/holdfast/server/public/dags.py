@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +10,7 @@ from pydantic import Field
 
 from holdfast import commands as c
 from holdfast.actions.dags import delete_dag
-from holdfast.actions.logs import delete_stored_logs, remove_logs_of_dag
+from holdfast.actions.log_retention import delete_logs
 from holdfast.model.dag import TaskSpec, spec_of
 from holdfast.model.run import TriggerRule
 from holdfast.model.run_presentation import of_dag, of_import_error
@@ -21,6 +20,7 @@ from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body
 from holdfast.server.public.parameter import DagId, Limit, Offset
 from holdfast.server.public.route import public_router
+from holdfast.server.storage_threads import in_log_thread
 
 router = public_router("Dags")
 
@@ -94,7 +94,7 @@ class FileImportError(Answer):
 
 
 class ImportErrorCollection(Answer):
-    """All files that cannot be imported, ordered by name."""
+    """A page of the files that cannot be imported, ordered by name, with the total number."""
 
     import_errors: list[FileImportError]
     total_entries: int
@@ -141,14 +141,14 @@ async def patch_dag(caller: CallerDep, dag_id: DagId, body: DagPatch) -> Dag:
 
 
 @router.get("/importErrors")
-async def list_import_errors(caller: CallerDep) -> ImportErrorCollection:
+async def list_import_errors(
+    caller: CallerDep, limit: Limit = 100, offset: Offset = 0
+) -> ImportErrorCollection:
     """List the DAG files that cannot be imported, with their tracebacks."""
-    errors = [
-        FileImportError(**of_import_error(one))
-        for one in await caller.aexecute(c.ListFiles())
-        if one.error
-    ]
-    return ImportErrorCollection(import_errors=errors, total_entries=len(errors))
+    listing = c.ListFiles(broken=True, limit=limit, offset=offset)
+    errors = [FileImportError(**of_import_error(one)) for one in await caller.aexecute(listing)]
+    total = await caller.aexecute(c.Count(listing))
+    return ImportErrorCollection(import_errors=errors, total_entries=total)
 
 
 @router.delete("/dags/{dag_id}", status_code=204, responses=problems(404, 409, 502))
@@ -156,8 +156,7 @@ async def remove_dag(caller: CallerDep, dag_id: DagId) -> None:
     """Delete a DAG whose file is gone, with its runs, their task instances and state, and the logs
     that are on the server's machine or in `[logs] url`. For admins."""
     await caller.follow(delete_dag(dag_id))
-    await asyncio.to_thread(remove_logs_of_dag, caller.settings.home, dag_id)
-    await asyncio.to_thread(delete_stored_logs, caller.settings, dag_id)
+    await in_log_thread(delete_logs, caller.settings, dag_id)
 
 
 def of_task(task: TaskSpec) -> DagTask:

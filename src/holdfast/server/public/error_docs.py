@@ -45,7 +45,7 @@ _MEANINGS: dict[int, dict[str, Any]] = {
     415: {"description": "The body is not `application/json`."},
     422: {"description": "The request is not valid; the message says why."},
     429: {
-        "description": "The token exceeds the rate limit.",
+        "description": "The token exceeds the rate limit, or a limit on requests at once.",
         "headers": _WAIT,
     },
     501: {"description": "The configured backend cannot do this."},

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Path, Query
 from fastapi.responses import PlainTextResponse, Response
 from pydantic.json_schema import SkipJsonSchema
 
-from holdfast.actions.logs import LoggedAttempt, find_attempt, open_log
+from holdfast.actions.logs import LoggedAttempt, find_attempt, find_log_file, open_log
 from holdfast.actions.tasks import find
 from holdfast.errors import InvalidInput
-from holdfast.logs.log import BLOCK
-from holdfast.logs.served import COMPLETE, NEXT, OFFSET
+from holdfast.logs.log import BLOCK, LONGEST_TAIL, Log
+from holdfast.logs.served import COMPLETE, MOST_LINES, NEXT, OFFSET
+from holdfast.server.http.limits import ConcurrencyLimit
 from holdfast.server.public.caller import CallerDep
 from holdfast.server.public.error_docs import problems
 from holdfast.server.public.parameter import TaskInPath
 from holdfast.server.public.route import public_router
 from holdfast.server.public.task_instances import PATH
+from holdfast.server.storage_threads import in_log_file_thread, in_log_thread
 from holdfast.settings import Settings
 
 router = public_router("Task instances", 404)
 
-# Its own threads: a storage that does not respond must not take those of the database.
-_readers = ThreadPoolExecutor(8, "logs")
+_limit = ConcurrencyLimit(2, "logs are read")
 
 TryNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of the attempt.")]
 
@@ -66,7 +64,12 @@ async def get_log(
     ] = None,
     tail: Annotated[
         int | SkipJsonSchema[None],
-        Query(ge=0, le=2**31 - 1, description="Read from the beginning of the last lines instead."),
+        Query(
+            ge=0,
+            le=MOST_LINES,
+            description="Read from the beginning of the last lines instead, within the last "
+            f"{LONGEST_TAIL:,} bytes of the log.",
+        ),
     ] = None,
 ) -> PlainTextResponse:
     """Read the log of an attempt as text, a part at a time: from the server's machine, or from
@@ -76,14 +79,28 @@ async def get_log(
         raise InvalidInput("both `offset` and `tail` are given", hint="give one of them")
     instance = find(scope.dag_id, scope.run_id, scope.task_id, scope.map_index)
     attempt = await caller.follow(find_attempt(instance, try_number))
-    reading = partial(_read, caller.settings, attempt, offset or 0, tail)
-    return await asyncio.get_running_loop().run_in_executor(_readers, reading)
+    with _limit.counting(caller.identity):
+        part = caller.settings, attempt, offset or 0, tail
+        found = await in_log_file_thread(_read_file, *part)
+        if found is not None:
+            return found
+        return await in_log_thread(_read_any, *part)
 
 
-def _read(
+def _read_file(
+    settings: Settings, attempt: LoggedAttempt, offset: int, tail: int | None
+) -> PlainTextResponse | None:
+    log = find_log_file(settings, attempt)
+    return None if log is None else _read(log, attempt, offset, tail)
+
+
+def _read_any(
     settings: Settings, attempt: LoggedAttempt, offset: int, tail: int | None
 ) -> PlainTextResponse:
-    log = open_log(settings, attempt)
+    return _read(open_log(settings, attempt), attempt, offset, tail)
+
+
+def _read(log: Log, attempt: LoggedAttempt, offset: int, tail: int | None) -> PlainTextResponse:
     start = offset if tail is None else log.tail(tail)
     part = log.read(start)
     headers = {

@@ -75,17 +75,18 @@ async def read_pool(caller: CallerDep, pool_name: PoolName) -> Pool:
 @router.post("/pools", status_code=201, responses=problems(409, *BODY))
 async def create_pool(caller: CallerDep, body: PoolBody) -> Pool:
     """Create a pool."""
-    new = c.SetPool(name=body.name, slots=body.slots, description=body.description, new=True)
+    new = c.SetPool(name=body.name, slots=body.slots, description=body.description, exists=False)
     return of_pool(await caller.aexecute(new))
 
 
 @router.patch("/pools/{pool_name}", responses=problems(404, *BODY))
 async def patch_pool(caller: CallerDep, pool_name: PoolName, body: PoolPatch) -> Pool:
     """Change a pool. Tasks that run continue, even where it is now too small for them."""
-    known = await caller.follow(get_pool(pool_name))
-    slots = known.slots if body.slots is None else body.slots
-    changed = c.SetPool(name=pool_name, slots=slots, description=body.description)
-    return of_pool(await caller.aexecute(changed))
+    return of_pool(
+        await caller.aexecute(
+            c.SetPool(name=pool_name, slots=body.slots, description=body.description, exists=True)
+        )
+    )
 
 
 @router.delete("/pools/{pool_name}", status_code=204, responses=problems(404))

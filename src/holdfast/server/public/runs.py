@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -11,9 +10,8 @@ from pydantic import Field
 
 from holdfast import commands as c
 from holdfast.accessor.base import located
-from holdfast.actions.log_retention import delete_run_logs
-from holdfast.actions.logs import delete_stored_logs
-from holdfast.actions.runs import check_deletable, check_startable, list_runs, manual_run, mark
+from holdfast.actions.log_retention import delete_logs
+from holdfast.actions.runs import check_startable, list_runs, manual_run, mark
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.model import run_presentation
 from holdfast.model.run import Run, RunKind, RunState
@@ -24,6 +22,7 @@ from holdfast.server.public.error_docs import BODY, problems
 from holdfast.server.public.model import Answer, Body, Id, Time
 from holdfast.server.public.parameter import ALL, DagId, Limit, Offset, RunId
 from holdfast.server.public.route import public_router
+from holdfast.server.storage_threads import in_log_thread
 
 router = public_router("DAG runs")
 
@@ -147,11 +146,9 @@ async def patch_dag_run(
 async def delete_dag_run(caller: CallerDep, dag_id: DagId, run_id: RunId) -> None:
     """Delete a run that no process is executing, with its task instances, their state, and the logs
     that are on the server's machine or in `[logs] url`. For admins."""
-    run = await caller.aexecute(c.GetRun(dag_id, run_id))
-    check_deletable(run, await caller.aexecute(c.Now()))
-    await caller.aexecute(c.DeleteRun(dag_id, run_id))
-    await asyncio.to_thread(delete_run_logs, caller.settings.home, dag_id, run_id)
-    await asyncio.to_thread(delete_stored_logs, caller.settings, dag_id, run_id)
+    await caller.aexecute(c.GetRun(dag_id, run_id))
+    await caller.aexecute(c.DeleteRun(dag_id, run_id, unless_leased=True))
+    await in_log_thread(delete_logs, caller.settings, dag_id, run_id)
 
 
 @router.get(PATH + "/{run_id}/upstreamAssetEvents", responses=problems(404))

@@ -120,6 +120,10 @@ class ClearedTaskInstances(Answer):
 
     task_instances: list[TaskInstance]
     total_entries: int
+    whole_run: bool = Field(
+        description="The run has ended without any task, such as one that was stopped while it was "
+        "queued, and is to be queued again."
+    )
     dry_run: bool
 
 
@@ -195,7 +199,8 @@ async def mark_task_instances(
 async def clear_task_instances(
     caller: CallerDep, dag_id: DagId, body: ClearTaskInstancesBody
 ) -> ClearedTaskInstances:
-    """Clear tasks of a run, so that they run again. Running attempts of them are ended."""
+    """Clear tasks of a run, so that they run again. Running attempts of them are ended. A run that
+    has ended without any task is queued again; with `only_failed`, if it has failed."""
     named = [(one, None) if isinstance(one, str) else one for one in body.task_ids or ()]
     choice = await caller.follow(
         choose(
@@ -206,7 +211,7 @@ async def clear_task_instances(
             downstream=body.include_downstream,
         )
     )
-    if choice.concerned and not body.dry_run:
+    if not (choice.empty or body.dry_run):
         await caller.aexecute(
             c.ClearTasks(
                 dag_id=dag_id,
@@ -218,5 +223,8 @@ async def clear_task_instances(
         )
     found = [TaskInstance(**of_task_instance(one)) for one in choice.concerned]
     return ClearedTaskInstances(
-        task_instances=found, total_entries=len(found), dry_run=body.dry_run
+        task_instances=found,
+        total_entries=len(found),
+        whole_run=choice.whole_run,
+        dry_run=body.dry_run,
     )

@@ -23,9 +23,9 @@ _SQLITE = (
 
 _PASSING = (
     *("starting up", "shutting down", "recovery mode", "not yet accepting", "not accepting"),
-    *("too many clients", "terminating"),
+    *("too many clients", "too many connections", "remaining connection slots", "terminating"),
 )
-_MYSQL_LOST = {2003, 2006, 2013, 2055, 1040, 1053, 1927}
+_MYSQL_LOST = {2003, 2006, 2013, 2055, 1040, 1053, 1203, 1226, 1927}
 # Deadlocks, stale snapshots, the same row inserted twice, and a row whose owner somebody has just
 # deleted: every insert follows a lookup.
 _CLASHES = {"40001", "40P01", "23505", "23503"}

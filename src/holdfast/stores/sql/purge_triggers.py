@@ -20,7 +20,7 @@ EVENTS: Final = {"gone": "DELETE", "over": "UPDATE"}
 
 
 def create_triggers(dialect: sa.Dialect) -> Iterator[str]:
-    """Yield the statements that create all triggers, unless they exist."""
+    """Yield the statements that create all triggers."""
     key = dialect.identifier_preparer.quote("key")  # a reserved word on some databases
     for table in TABLES:
         queue = _queue_of_task(key) if table == "hf_task_entry" else _queue_of_asset(table, key)
@@ -36,12 +36,12 @@ def create_triggers(dialect: sa.Dialect) -> Iterator[str]:
             match dialect.name:
                 case "postgresql":
                     call = f"EXECUTE FUNCTION {table}_unnamed()"
-                    yield f"CREATE OR REPLACE TRIGGER {head} WHEN ({when}) {call}"
+                    yield f"CREATE TRIGGER {head} WHEN ({when}) {call}"
                 case "sqlite":
-                    yield f"CREATE TRIGGER IF NOT EXISTS {head} WHEN {when} BEGIN {queue}; END"
+                    yield f"CREATE TRIGGER {head} WHEN {when} BEGIN {queue}; END"
                 case _:
                     body = f"BEGIN IF {when} THEN {queue}; END IF; END"
-                    yield f"CREATE TRIGGER IF NOT EXISTS {head} {body}"
+                    yield f"CREATE TRIGGER {head} {body}"
 
 
 def drop_triggers(dialect: sa.Dialect) -> Iterator[str]:

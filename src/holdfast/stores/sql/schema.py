@@ -16,7 +16,7 @@ from holdfast.stores.sql.dialects import Dialect, connect, make_engine, parse_ur
 from holdfast.stores.sql.tables import metadata
 
 VERSION_TABLE = "hf_schema_version"
-HEAD = "0012"
+HEAD = "0013"
 """The newest revision, a constant so that opening a store need not read the migrations."""
 
 _SELECT_REVISION = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608

@@ -214,6 +214,7 @@ asset = sa.Table(
     sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("swept_revision", sa.BigInteger, nullable=False),
     sa.Column("event_count", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("created_at", sa.BigInteger, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
 """An id is never reused, because custom backends may identify an asset by it. Names and URIs are
@@ -400,6 +401,27 @@ service = sa.Table(
 )
 """Schedulers and triggerers, by the digest of their process, and one row of the kind `total` with
 the sum of the figures of those that are gone."""
+
+alert = sa.Table(
+    "hf_alert",
+    metadata,
+    sa.Column("id", row_id(), primary_key=True),
+    sa.Column("channel", _word, nullable=False),
+    sa.Column("kind", _word, nullable=False),
+    sa.Column("subject", _digest),
+    sa.Column("facts", LongText(), nullable=False),
+    sa.Column("raised_at", sa.BigInteger, nullable=False),
+    sa.Column("resolved_at", sa.BigInteger),
+    sa.Column("delivered", _word),
+    sa.Column("tries", sa.Integer, nullable=False),
+    sa.Column("due_at", sa.BigInteger),
+    sa.Column("error", LongText()),
+    sa.UniqueConstraint("channel", "subject"),
+    sa.Index(None, "channel", "due_at"),
+)
+"""`subject` is the digest of what the alert is about while that lasts, so there is one alert of
+it; NULL when it has ended, and for alerts of runs. `due_at` is the time of the next delivery; NULL
+where nothing is left to deliver. The row of the kind `check` is due at the channel's next check."""
 
 load = sa.Table(
     "hf_load",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.testing.runs.activity import ActivityCounts
+from holdfast.testing.runs.alerts import Alerts
 from holdfast.testing.runs.attempts import RunAttempts
 from holdfast.testing.runs.counting import RunCounts
 from holdfast.testing.runs.dags import Dags
@@ -23,6 +24,7 @@ class RunConformance(
     RunAttempts,
     RunCounts,
     ActivityCounts,
+    Alerts,
     Dags,
     Events,
     Marking,

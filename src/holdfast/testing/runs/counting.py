@@ -32,6 +32,21 @@ class RunCounts(RunFixtures):
         assert [one.dag_id for one in store.execute(c.ListDags(2, 2))] == ["c"]
         assert store.execute(c.Count(c.ListDags(1, 1))) == 3
 
+    def test_files_are_listed_page_by_page_and_counted(self, store: Store) -> None:
+        store.execute(c.SaveFile("d.py", (dag("d"),)))
+        for name in ("c.py", "a.py", "b.py"):
+            store.execute(c.SaveFileError(name, f"{name}: " + "x" * 2000))
+
+        def files(listing: c.ListFiles) -> list[str]:
+            return [one.file for one in store.execute(listing)]
+
+        assert files(c.ListFiles(limit=2)) == ["a.py", "b.py"]
+        assert files(c.ListFiles(limit=2, offset=2)) == ["c.py", "d.py"]
+        assert files(c.ListFiles(broken=True)) == ["a.py", "b.py", "c.py"]
+        assert files(c.ListFiles(limit=3, max_size=2500)) == ["a.py", "b.py"]
+        assert store.execute(c.Count(c.ListFiles(limit=1))) == 4
+        assert store.execute(c.Count(c.ListFiles(broken=True, limit=1, offset=1))) == 3
+
     def test_runs_are_counted_by_the_conditions_of_their_listing(self, store: Store) -> None:
         begin(store)
         create(store, "tuesday")

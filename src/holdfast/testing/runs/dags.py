@@ -11,11 +11,12 @@ import pytest
 from holdfast import commands as c
 from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.model.dag import DagSpec, TaskSpec
-from holdfast.model.run import DagInfo, FileInfo, RunKind
+from holdfast.model.run import DagInfo, FileInfo, RunKind, RunState
 from holdfast.store import Store
 from holdfast.testing import Clock
 from holdfast.testing.runs.fixtures import RunFixtures
 from holdfast.testing.runs.samples import (
+    ANN,
     CUSTOMERS_SPEC,
     ORDERS_CHANGED,
     ORDERS_SPEC,
@@ -59,6 +60,11 @@ def make_run(
         schedule=kind is RunKind.SCHEDULED,
     )
     store.execute(run)
+
+
+def end_run(store: Store, day: int) -> None:
+    state = RunState.SUCCESS
+    store.execute(c.MarkRun(dag_id="sales", run_id=str(day), state=state, writer=ANN))
 
 
 class Dags(RunFixtures):
@@ -377,6 +383,34 @@ class Dags(RunFixtures):
 
         assert store.execute(c.GetDag("sales")).scheduled_until == DAY.replace(day=20)
 
+    def test_a_dag_that_a_scheduler_sees_can_be_left_to_its_file(
+        self, store: Store, clock: Clock
+    ) -> None:
+        save(store, "a.py", dag("sales"), dag("stock"), seen=True)
+        clock.forward(timedelta(minutes=1))
+        store.execute(c.SeeDags(("stock",)))
+
+        store.execute(c.ForgetFile("a.py", ("sales", "stock"), unless_seen=True))
+
+        assert holders(store) == {"sales": "", "stock": "a.py"}
+
+    def test_a_stale_dag_declares_no_assets_after_its_file_is_forgotten(
+        self, store: Store, clock: Clock
+    ) -> None:
+        save(store, "a.py", loading("sales", ORDERS_SPEC), seen=True)
+        seen_at = clock.now
+        clock.forward(timedelta(hours=1))
+        store.execute(c.RetireDags(timedelta(minutes=10)))
+        declared = active(store)
+
+        store.execute(c.ForgetFile("a.py", ("sales",), unless_seen=True))
+        missing = store.execute(c.GetDag("sales"))
+        store.execute(c.RetireDags(timedelta(minutes=10)))
+
+        assert (missing.seen_at, missing.stale_at) == (seen_at, None)
+        assert (declared, active(store)) == (["orders"], [])
+        assert store.execute(c.GetDag("sales")).stale_at == clock.now
+
     def test_a_dag_is_deleted_with_its_pause_its_schedule_and_its_assets(
         self, store: Store, clock: Clock
     ) -> None:
@@ -408,6 +442,31 @@ class Dags(RunFixtures):
         store.execute(c.DeleteDag("sales"))
 
         assert holders(store) == {"stock": "a.py"}
+
+    def test_no_run_goes_with_a_dag_whose_file_is_back(self, store: Store) -> None:
+        save(store, "a.py", dag("sales"), seen=True)
+        for day in (20, 21):
+            make_run(store, day)
+            end_run(store, day)
+        store.execute(c.ForgetFile("a.py", ("sales",)))
+        store.execute(c.DeleteRun("sales", "20", with_dag=True))
+
+        save(store, "a.py", dag("sales"), seen=True)
+        with pytest.raises(Conflict, match=r"is in a\.py, which a scheduler has"):
+            store.execute(c.DeleteRun("sales", "21", with_dag=True))
+
+        assert [run.run_id for run in store.execute(c.ListRuns(dag_id="sales"))] == ["21"]
+
+    def test_a_run_that_has_not_ended_does_not_go_with_its_dag(self, store: Store) -> None:
+        save(store, "a.py", dag("sales"))
+        make_run(store, 20)
+
+        with pytest.raises(Conflict, match="1 runs of DAG `sales` have not ended"):
+            store.execute(c.DeleteRun("sales", "20", with_dag=True))
+        end_run(store, 20)
+        store.execute(c.DeleteRun("sales", "20", with_dag=True))
+
+        assert store.execute(c.ListRuns(dag_id="sales")) == ()
 
     def test_a_dag_with_unfinished_runs_cannot_be_deleted(self, store: Store) -> None:
         save(store, "a.py", loading("sales"))

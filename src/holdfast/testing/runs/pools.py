@@ -9,7 +9,7 @@ import pytest
 from holdfast import commands as c
 from holdfast.errors import Conflict, InvalidInput, NoFreeSlot, NotFound
 from holdfast.model.entry import TaskWriter
-from holdfast.model.pool import DEFAULT_POOL, NO_LIMIT
+from holdfast.model.pool import DEFAULT_POOL, NO_LIMIT, STOPPING
 from holdfast.model.run import Outcome, Process, TaskState
 from holdfast.model.scope import TaskScope
 from holdfast.store import Store
@@ -32,8 +32,8 @@ from holdfast.testing.runs.samples import (
 )
 
 
-def set_pool(store: Store, slots: int, new: bool = False) -> None:
-    store.execute(c.SetPool(name="warehouse", slots=slots, new=new))
+def set_pool(store: Store, slots: int | None, exists: bool | None = None) -> None:
+    store.execute(c.SetPool(name="warehouse", slots=slots, exists=exists))
 
 
 def start_in(
@@ -67,12 +67,30 @@ class Pools(RunFixtures):
         assert [one.name for one in store.execute(c.ListPools())] == [DEFAULT_POOL]
 
     def test_a_pool_that_is_to_be_new_may_not_exist(self, store: Store) -> None:
-        set_pool(store, 1, new=True)
+        set_pool(store, 1, exists=False)
 
         with pytest.raises(Conflict, match="exists already"):
-            set_pool(store, 2, new=True)
+            set_pool(store, 2, exists=False)
 
         assert store.execute(c.ListPools())[-1].slots == 1
+
+    @pytest.mark.parametrize(("slots", "exists"), [(2, True), (None, True), (None, None)])
+    def test_a_pool_that_is_to_exist_is_not_created(
+        self, store: Store, slots: int | None, exists: bool | None
+    ) -> None:
+        with pytest.raises(NotFound, match="no pool `warehouse`"):
+            set_pool(store, slots, exists)
+
+        assert [one.name for one in store.execute(c.ListPools())] == [DEFAULT_POOL]
+
+    def test_slots_that_are_not_given_stay(self, store: Store) -> None:
+        set_pool(store, 3)
+        store.execute(c.SetPool(name="warehouse", description="new", exists=True))
+        store.execute(c.SetPool(name=DEFAULT_POOL, description="all others", exists=True))
+
+        pools = store.execute(c.ListPools())
+
+        assert [(one.slots, one.description) for one in pools] == [(128, "all others"), (3, "new")]
 
     def test_the_default_pool_and_unknown_pools_cannot_be_deleted(self, store: Store) -> None:
         with pytest.raises(InvalidInput, match="cannot be deleted"):
@@ -128,13 +146,17 @@ class Pools(RunFixtures):
 
         assert used(store) == 1
 
-    def test_interrupted_and_stopped_attempts_keep_no_slots(self, store: Store) -> None:
+    def test_interrupted_attempts_keep_no_slots_and_stopped_ones_for_a_moment(
+        self, store: Store, clock: Clock
+    ) -> None:
         begin(store)
         set_pool(store, 2)
         start_in(store)
         start_in(store, REPORT)
         marked = c.MarkTask(scope=REPORT, state=TaskState.FAILED, writer=TaskWriter(REPORT, 1))
         store.execute(marked)
+        ending = used(store)
+        clock.forward(STOPPING)
         between = used(store)
 
         interrupted = store.execute(
@@ -144,7 +166,7 @@ class Pools(RunFixtures):
         )
 
         assert [one.outcome for one in interrupted] == [Outcome.INTERRUPTED]
-        assert (between, used(store)) == (1, 0)
+        assert (ending, between, used(store)) == (2, 1, 0)
 
     def test_an_attempt_in_an_unknown_pool_is_refused(self, store: Store) -> None:
         begin(store)

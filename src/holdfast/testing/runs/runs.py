@@ -222,6 +222,19 @@ class Runs(RunFixtures):
         with pytest.raises(NotFound):
             change(store, c.TaskChange("load", -1, TaskState.SKIPPED))
 
+    def test_a_run_that_a_process_executes_can_be_kept_from_deletion(
+        self, store: Store, clock: Clock
+    ) -> None:
+        begin(store)
+        deletion = c.DeleteRun(*RUN, unless_leased=True)
+
+        with pytest.raises(Conflict, match="`monday` of `sales` is being run by process 100"):
+            store.execute(deletion)
+        clock.forward(2 * MINUTE)
+        store.execute(deletion)
+
+        assert store.execute(c.ListRuns()) == ()
+
     def test_a_dag_has_no_more_running_runs_than_its_limit(self, store: Store) -> None:
         store.execute(c.SaveFile("sales.py", (dag("sales"),)))
         for n in range(6):

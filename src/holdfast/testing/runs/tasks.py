@@ -43,6 +43,10 @@ def mark(
     )
 
 
+def end_run(store: Store, state: RunState) -> None:
+    store.execute(c.MarkRun(dag_id=RUN[0], run_id=RUN[1], state=state, writer=ANN))
+
+
 class Tasks(RunFixtures):
     def test_a_missing_task_instance_is_created(self, store: Store) -> None:
         begin(store)
@@ -113,6 +117,37 @@ class Tasks(RunFixtures):
             change(store, c.TaskChange("report", -1, TaskState.SKIPPED))
 
         assert task(store, REPORT).state is TaskState.SCHEDULED
+
+    @pytest.mark.parametrize("end", [RunState.FAILED, RunState.SUCCESS])
+    def test_a_run_that_ended_while_queued_is_queued_again(
+        self, store: Store, end: RunState
+    ) -> None:
+        create(store)
+        end_run(store, end)
+
+        assert clear(store) == []
+
+        run = store.execute(c.GetRun(*RUN))
+        assert (run.state, run.ended_at, run.error) == (RunState.QUEUED, None, "")
+        claim(store)
+
+    def test_a_run_whose_tasks_were_all_removed_is_queued_again(self, store: Store) -> None:
+        begin(store)
+        for name in ("load", "report"):
+            change(store, c.TaskChange(name, -1, TaskState.REMOVED))
+        end_run(store, RunState.FAILED)
+
+        clear(store)
+
+        assert store.execute(c.GetRun(*RUN)).state is RunState.QUEUED
+
+    def test_a_clear_of_no_task_changes_no_run_that_has_tasks(self, store: Store) -> None:
+        begin(store)
+        end_run(store, RunState.FAILED)
+
+        clear(store)
+
+        assert store.execute(c.GetRun(*RUN)).state is RunState.FAILED
 
     def test_a_cleared_task_may_start_again(self, store: Store) -> None:
         begin(store)

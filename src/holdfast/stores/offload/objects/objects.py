@@ -161,7 +161,7 @@ class Objects:
 
     def _located(self, reference: str) -> tuple[Address, str, str]:
         """Return the root of a reference, the path below it, and the suffix. Raise BackendFailed if
-        it is no reference, or below none of the URLs."""
+        it is no reference, below none of the URLs, or behind a symbolic link."""
         said = naming.digest_and_suffix(reference)
         if said is None:
             raise BackendFailed(
@@ -171,7 +171,13 @@ class Objects:
             )
         if (found := self._found(reference)) is None:
             raise elsewhere(reference, "s3://bucket/prefix")
-        return *found, said[1]
+        root, path = found
+        if root.scheme == "file" and _leads_away(f"/{root.path}", path):
+            raise BackendFailed(
+                f"the object {reference} is behind a symbolic link",
+                hint="replace the link below the directory by what it leads to, or delete it",
+            )
+        return root, path, said[1]
 
     def _found(self, reference: str) -> tuple[Address, str] | None:
         for root in self.roots:
@@ -226,6 +232,12 @@ class Objects:
 
 def _is_ours(path: str) -> bool:
     return path.partition("/")[0] in naming.KINDS and naming.digest_and_suffix(path) is not None
+
+
+def _leads_away(root: str, path: str) -> bool:
+    """Return whether a path below a directory has a symbolic link in it. Another user may have made
+    it, for a file that they cannot read or delete themselves."""
+    return os.path.realpath(f"{root}/{path}") != f"{os.path.realpath(root)}/{path}"
 
 
 def elsewhere(reference: str, root: str) -> BackendFailed:

@@ -10,6 +10,7 @@ from holdfast.commands import Guarded, Once
 from holdfast.errors import NotSupported
 from holdfast.stores.sql.operations import (
     activity,
+    alerts,
     asset_schedules,
     attempts,
     bulk,
@@ -128,6 +129,11 @@ OPERATIONS: dict[type[c.Command[Any]], Operation] = {
     c.ListServices: services.list_services,
     c.SumFigures: services.sum_figures,
     c.GetActivity: activity.get_activity,
+    c.CheckConditions: alerts.check_conditions,
+    c.TakeAlert: alerts.take_alert,
+    c.WithdrawAlerts: alerts.withdraw_alerts,
+    c.FinishAlert: alerts.finish_alert,
+    c.ListAlerts: alerts.list_alerts,
     c.ListWatches: watches.list_watches,
     c.StartWatch: watches.start_watch,
     c.Emit: partial(watches.emit, operation_for),

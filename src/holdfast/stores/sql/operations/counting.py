@@ -13,6 +13,7 @@ from holdfast.stores.sql.operations.steps import Context, Query, Steps
 from holdfast.stores.sql.operations.tasks import task_instances_query
 from holdfast.stores.sql.statements import assets as a
 from holdfast.stores.sql.statements import dags as d
+from holdfast.stores.sql.statements.alerts import alerts
 from holdfast.stores.sql.statements.scope_tables import Select
 
 
@@ -27,6 +28,10 @@ def _query(listing: c.Listing) -> Query:
             return a.count_assets(), {}
         case c.ListDags():
             return _counted(d.dags()), {}
+        case c.ListFiles():
+            return _counted(d.files(listing.broken)), {}
+        case c.ListAlerts():
+            return _counted(alerts()), {}
         case c.ListRuns():
             select, params = runs_query(listing)
         case c.ListTaskInstances():

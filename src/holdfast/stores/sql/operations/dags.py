@@ -15,10 +15,13 @@ from holdfast.model.run import DagInfo, FileInfo
 from holdfast.stores import refusals
 from holdfast.stores.sql import rows, run_rows
 from holdfast.stores.sql.operations.asset_schedules import condition_in, follow, leaves
+from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.registry import declare_for_dag, settle_assets
+from holdfast.stores.sql.operations.runs import lock_dag_to_delete, unknown_dag
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
 from holdfast.stores.sql.statements import assets as s
 from holdfast.stores.sql.statements import dags as d
+from holdfast.stores.sql.statements import entries as n
 from holdfast.stores.sql.statements import events as e
 from holdfast.stores.sql.statements import runs as r
 
@@ -53,7 +56,7 @@ def forget_file(context: Context, command: c.ForgetFile) -> Steps[None]:
     digest = _digest(command.file)
     yield d.lock_file(), digest  # block a concurrent save: its DAGs would go with the row
     for dag_id in sorted(command.dag_ids):
-        yield from _let_go(context, command.file, dag_id)
+        yield from _let_go(context, command.file, dag_id, command.unless_seen)
     if not (yield d.dags_of_file(), digest):
         yield d.forget_file(), digest
 
@@ -84,8 +87,9 @@ def retire_dags(context: Context, command: c.RetireDags) -> Steps[tuple[str, ...
 
 
 def list_files(context: Context, command: c.ListFiles) -> Steps[tuple[FileInfo, ...]]:
-    found = yield d.files(), {}
-    return tuple(sorted(map(run_rows.file, found), key=lambda info: info.file))
+    select, page = d.files(command.broken), window(command.limit, command.offset)
+    found, _ = yield from up_to_size((select, page), n.measured(select, "error"), command.max_size)
+    return tuple(map(run_rows.file, found))
 
 
 def list_dags(context: Context, command: c.ListDags) -> Steps[tuple[DagInfo, ...]]:
@@ -96,26 +100,20 @@ def list_dags(context: Context, command: c.ListDags) -> Steps[tuple[DagInfo, ...
 def get_dag(context: Context, command: c.GetDag) -> Steps[DagInfo]:
     found = yield d.dag(), {"dag_id": command.dag_id}
     if not found:
-        raise (yield from _unknown(command.dag_id))
+        raise (yield from unknown_dag(command.dag_id))
     return run_rows.dag(found[0])
 
 
 def pause_dag(context: Context, command: c.PauseDag) -> Steps[None]:
     changed = yield d.pause_dag(), {"dag_id": command.dag_id, "paused": command.paused}
     if not changed:
-        raise (yield from _unknown(command.dag_id))
+        raise (yield from unknown_dag(command.dag_id))
 
 
 def delete_dag(context: Context, command: c.DeleteDag) -> Steps[None]:
     yield BEGIN
     dag_id = {"dag_id": command.dag_id}
-    found = yield d.lock_dag(), dag_id
-    if not found:
-        raise (yield from _unknown(command.dag_id))
-    holder, _, _, _, seen_lately = found[0]
-    if holder != d.NOWHERE and seen_lately:
-        [(file,)] = yield d.file_name(), {"digest": holder}
-        raise refusals.dag_in_file(command.dag_id, file)
+    holder = yield from lock_dag_to_delete(command.dag_id)
     [(unfinished,)] = yield r.count_unfinished(), dag_id
     if unfinished:
         raise refusals.dag_has_runs(command.dag_id, unfinished)
@@ -126,10 +124,6 @@ def delete_dag(context: Context, command: c.DeleteDag) -> Steps[None]:
     if holder != d.NOWHERE and not (yield d.dags_of_file(), {"digest": holder}):
         yield d.forget_file(), {"digest": holder}
     yield from settle_assets()
-
-
-def _unknown(dag_id: str) -> Steps[Exception]:
-    return refusals.unknown_dag(dag_id, [known for (known,) in (yield d.dag_ids(), {})])
 
 
 def _digest(file: str) -> dict[str, str]:
@@ -180,6 +174,6 @@ def _aliases(spec: DagSpec) -> Iterator[str]:
     return (one.name for one in named if isinstance(one, AliasSpec))
 
 
-def _let_go(context: Context, file: str, dag_id: str) -> Steps[None]:
+def _let_go(context: Context, file: str, dag_id: str, unless_seen: bool = False) -> Steps[None]:
     yield d.add_nowhere(type(context.dialect)), {}
-    yield d.let_go_of_dag(), _digest(file) | {"dag_id": dag_id}
+    yield d.let_go_of_dag(unless_seen), _digest(file) | {"dag_id": dag_id}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast import commands as c
-from holdfast.model.entry import AssetInfo, WatcherWriter
+from holdfast.model.entry import AssetInfo
 from holdfast.model.run import AssetEvent, EmittedEvent
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores.sql import rows, run_rows
@@ -60,13 +60,27 @@ def record(
     With a key that an event of the asset has, record nothing; with a new one, raise AssetInactive
     if no DAG declares the asset any more.
     """
-    asset: dict[str, Any] = {"owner": asset_id}
     if event.key is not None:
-        if (yield e.event_of_key(), asset | {"key": event.key}):
+        asset = AssetScope(asset_id, event.name, event.uri)
+        if (yield from _reported(asset_id, asset, event.key)) is not None:
             return
-        yield from lock_scope(AssetScope(asset_id, event.name, event.uri), WatcherWriter())
-        if (yield e.event_of_key(), asset | {"key": event.key}):
-            return  # a concurrent one was quicker
+    yield from _add(context, asset_id, event, source, user)
+
+
+def _reported(id: int, asset: AssetScope, key: str) -> Steps[rows.Row | None]:
+    """Return the asset's event with the key. Where there is none, lock the asset until commit."""
+    of_key: Query = e.event_of_key(), {"owner": id, "key": key}
+    found = yield of_key
+    if not found:
+        yield from lock_scope(asset)
+        found = yield of_key  # a concurrent one may have been quicker
+    return found[0] if found else None
+
+
+def _add(
+    context: Context, id: int, event: EmittedEvent, source: TaskScope | None, user: str | None
+) -> Steps[None]:
+    asset: dict[str, Any] = {"owner": id}
     yield e.count_event(), asset
     reported = {"source": run_rows.source_column(source), "reported_by": user, "key": event.key}
     yield e.add_event(), asset | reported | {"extra": event.extra}
@@ -82,15 +96,14 @@ def emit_asset_event(context: Context, command: c.EmitAssetEvent) -> Steps[Asset
     if not found:
         raise (yield from unknown(command.scope))
     id, name, uri = found[0]
-    of_key: Query = e.event_of_key(), {"owner": id, "key": command.key}
-    if command.key is not None:
-        for reported in (yield of_key):
-            return run_rows.asset_event(reported)
-    yield from lock_scope(AssetScope(id, name, uri), command.writer)
+    asset = AssetScope(id, name, uri)
+    if command.key is None:
+        yield from lock_scope(asset)
+    elif (reported := (yield from _reported(id, asset, command.key))) is not None:
+        return run_rows.asset_event(reported)
     event = EmittedEvent(name, uri, command.extra, key=command.key)
-    yield from record(context, id, event, None, command.writer.user)
-    newest: Query = e.events("id"), {"owner": id, **window(1, 0)}
-    [added] = yield newest if command.key is None else of_key
+    yield from _add(context, id, event, None, command.writer.user)
+    [added] = yield e.events("id"), {"owner": id, **window(1, 0)}
     return run_rows.asset_event(added)
 
 

@@ -55,7 +55,7 @@ def open_map_indices(scope: TaskScope, writer: Writer) -> Steps[list[Owner]]:
     return owners
 
 
-def lock_scope(scope: StoreScope, writer: Writer) -> Steps[Owner]:
+def lock_scope(scope: StoreScope, writer: Writer | None = None) -> Steps[Owner]:
     tables, by, params = find(scope)
     found = yield s.lock_owner(tables, by), params
     if not found:

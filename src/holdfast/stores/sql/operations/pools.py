@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast import commands as c
-from holdfast.errors import Conflict, InvalidInput
+from holdfast.errors import Conflict, InvalidInput, NotFound
 from holdfast.model.pool import DEFAULT_POOL, NO_LIMIT, UNUSED_DEFAULT_POOL, Pool
 from holdfast.stores import refusals
 from holdfast.stores.sql import run_rows
@@ -24,16 +24,23 @@ def list_pools(context: Context, command: c.ListPools) -> Steps[tuple[Pool, ...]
 def set_pool(context: Context, command: c.SetPool) -> Steps[Pool]:
     yield BEGIN
     found = yield p.lock_pool(), {"pool": command.name}
-    if found and command.new:
+    if found and command.exists is False:
         raise Conflict(
             f"pool `{command.name}` exists already", hint="change it instead of creating it"
         )
-    description = command.description
-    if description is None:
-        new = UNUSED_DEFAULT_POOL.description if command.name == DEFAULT_POOL else ""
-        description = found[0][1] if found else new
+    slots, description = UNUSED_DEFAULT_POOL.slots, UNUSED_DEFAULT_POOL.description
+    if found:
+        [(slots, description)] = found
+    elif command.name != DEFAULT_POOL:
+        if command.exists or command.slots is None:
+            raise (yield from _unknown(context, command.name))
+        description = ""
+    if command.slots is not None:
+        slots = command.slots
+    if command.description is not None:
+        description = command.description
     [(used,)] = yield p.used_slots(), {"pool": command.name}
-    pool = Pool(name=command.name, slots=command.slots, description=description, used=int(used))
+    pool = Pool(name=command.name, slots=slots, description=description, used=int(used))
     stored = {"name": pool.name, "slots": pool.slots, "description": pool.description}
     yield p.put_pool(type(context.dialect)), stored
     return pool
@@ -64,5 +71,9 @@ def delete_pool(context: Context, command: c.DeletePool) -> Steps[None]:
             hint=f"change its slots: `holdfast pools set {DEFAULT_POOL} SLOTS`",
         )
     if not (yield p.delete_pool(), {"pool": command.name}):
-        names = [pool.name for pool in (yield from list_pools(context, c.ListPools()))]
-        raise refusals.unknown_pool(command.name, names)
+        raise (yield from _unknown(context, command.name))
+
+
+def _unknown(context: Context, name: str) -> Steps[NotFound]:
+    names = [pool.name for pool in (yield from list_pools(context, c.ListPools()))]
+    return refusals.unknown_pool(name, names)

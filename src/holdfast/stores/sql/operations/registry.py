@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from holdfast import commands as c
 from holdfast.model.entry import AssetInfo
+from holdfast.model.run import RunState
 from holdfast.model.scope import AssetScope, TaskScope
 from holdfast.stores import refusals
-from holdfast.stores.sql import rows
+from holdfast.stores.sql import rows, run_rows
+from holdfast.stores.sql.operations.runs import lock_dag_to_delete
 from holdfast.stores.sql.operations.scopes import find, known, unknown
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, each, window
 from holdfast.stores.sql.statements import assets as a
@@ -69,12 +71,21 @@ def remove_run(
 
 
 def lock_tasks(command: c.DeleteRun) -> Steps[list[rows.Row] | None]:
-    """Lock a run and its task instances; return these, or None if there is no such run."""
+    """Lock a run and its task instances; return these, or None if there is no such run. Raise
+    Conflict if the run must not be deleted."""
+    if command.with_dag:
+        yield from lock_dag_to_delete(command.dag_id)
     run = {"dag_id": command.dag_id, "run_id": command.run_id}
     found = yield r.lock_run_to_delete(), run
     if not found:
         return None
-    return (yield r.lock_tasks_of_run(), {"run": found[0][0]})  # type: ignore[no-any-return]
+    [(id, state, owner, leased)] = found
+    if command.unless_leased and leased:
+        process = str(run_rows.process(owner))
+        raise refusals.run_leased(command.dag_id, command.run_id, process)
+    if command.with_dag and not RunState(state).ended:
+        raise refusals.dag_has_runs(command.dag_id, 1)
+    return (yield r.lock_tasks_of_run(), {"run": id})  # type: ignore[no-any-return]
 
 
 def declare(context: Context, name: str, uri: str) -> Steps[int]:

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast import commands as c
-from holdfast.errors import Conflict, InvalidInput, StaleAttempt
+from holdfast.errors import Conflict, InvalidInput, NotFound, StaleAttempt
+from holdfast.model.alert import AlertKind
 from holdfast.model.run import Process, Run, RunKind, RunState, Unfinished
 from holdfast.stores import refusals
 from holdfast.stores.sql import rows, run_rows
+from holdfast.stores.sql.operations.alerts import raise_alert
 from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Query, Steps, each, window
 from holdfast.stores.sql.statements import dags as d
@@ -46,6 +48,23 @@ def lock_run(dag_id: str, run_id: str) -> Steps[LockedRun]:
     if not found:
         raise refusals.unknown_run(dag_id, run_id)
     return LockedRun(*found[0])
+
+
+def unknown_dag(dag_id: str) -> Steps[NotFound]:
+    return refusals.unknown_dag(dag_id, [known for (known,) in (yield d.dag_ids(), {})])
+
+
+def lock_dag_to_delete(dag_id: str) -> Steps[str]:
+    """Lock a DAG, so that no file saves it and its schedule starts no run. Return the digest of its
+    file. Raise NotFound for an unknown DAG, and Conflict if a scheduler has its file."""
+    found = yield d.lock_dag(), {"dag_id": dag_id}
+    if not found:
+        raise (yield from unknown_dag(dag_id))
+    holder, _, _, _, seen_lately = found[0]
+    if holder != d.NOWHERE and seen_lately:
+        [(file,)] = yield d.file_name(), {"digest": holder}
+        raise refusals.dag_in_file(dag_id, file)
+    return holder  # type: ignore[no-any-return]
 
 
 def lock_external_run(dag_id: str, run_id: str) -> Steps[int | None]:
@@ -196,6 +215,8 @@ def finish_run(context: Context, command: c.FinishRun) -> Steps[None]:
             hint="some were cleared; read them again",
         )
     yield s.finish_run(), {"run": run.id, "end": command.state.value}
+    if command.alert is not None:
+        yield from raise_alert(AlertKind.RUN_FAILED, command.alert)
 
 
 def report_waits(context: Context, command: c.ReportWaits) -> Steps[None]:

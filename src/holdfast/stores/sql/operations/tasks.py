@@ -88,7 +88,9 @@ def clear_tasks(
                 cleared[_scope(command, task_id, index)] = None
     for scope in sorted(cleared, key=lambda scope: scope.ti_text):
         yield from _clear(context, scope, command, empty)
-    if cleared and RunState(run.state).ended:
+    if not RunState(run.state).ended:
+        return tuple(cleared)
+    if cleared or not (command.tasks or (yield s.lock_tasks(frozenset()), {"run": run.id})):
         yield s.queue_run(), {"run": run.id}
     return tuple(cleared)
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from holdfast import commands as c
 from holdfast.errors import Conflict, InvalidInput
-from holdfast.model.entry import WatcherWriter
 from holdfast.model.run import Watch, WatchInfo
 from holdfast.model.scope import AssetScope
 from holdfast.portable.identifier import check_id
@@ -79,5 +78,5 @@ def emit(operation_for: Lookup, context: Context, command: c.Emit) -> Steps[None
                 f"`{event.name}`",
                 hint="a watcher reports events of the asset that it watches",
             )
-        owner = yield from lock_scope(asset, WatcherWriter())
+        owner = yield from lock_scope(asset)
         yield from events.record(context, owner.id, event, source=None)

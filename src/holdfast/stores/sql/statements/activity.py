@@ -15,7 +15,8 @@ from holdfast.stores.sql.statements.scope_tables import Select
 @cache
 def open_tasks() -> Select:
     r, i = t.run.c, t.task_instance.c
-    runs = [sa.literal(state.value) for state in RunState if not state.ended]
+    # Not IDLE, of which only external runs are: there may be very many.
+    runs = [sa.literal(state.value) for state in (RunState.QUEUED, RunState.RUNNING)]
     states = [sa.literal(state.value) for state in TaskState if not state.ended]
     return (
         sa.select(i.state, sa.func.count())

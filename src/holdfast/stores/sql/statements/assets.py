@@ -16,7 +16,7 @@ from holdfast.stores.sql.statements.scope_tables import Select
 def add_asset(dialect: type[Dialect]) -> Any:
     names = given("name", "uri", "name_digest", "uri_digest")
     new = dialect().insert_new(t.asset)
-    return new.values(**names, by_hand=False, revision=0, swept_revision=0)
+    return new.values(**names, by_hand=False, revision=0, swept_revision=0, created_at=now)
 
 
 @cache

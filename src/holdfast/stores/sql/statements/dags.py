@@ -41,9 +41,12 @@ def forget_file() -> sa.Delete:
 
 
 @cache
-def files() -> Select:
+def files(broken: bool = False) -> Select:
     c = t.dag_file.c
-    return sa.select(c.file, c.saved_at, c.error).where(c.file != "")
+    select = sa.select(c.file, c.saved_at, c.error).where(c.file != "")
+    select = select.where(c.error.is_not(None)) if broken else select
+    page = select.order_by(c.file, c.digest)
+    return page.limit(sa.bindparam("limit")).offset(sa.bindparam("offset"))
 
 
 @cache
@@ -143,10 +146,19 @@ def _seen() -> sa.ColumnElement[int]:
 
 
 @cache
-def let_go_of_dag() -> sa.Update:
-    """Detach the DAG from the file, if that holds it; it counts as seen until now."""
-    held = t.dag.c.file_digest == sa.bindparam("digest")
-    return _change_dag(file_digest=NOWHERE, seen_at=now).where(held)
+def let_go_of_dag(unless_seen: bool) -> sa.Update:
+    """Detach the DAG from the file, if that holds it; it counts as seen until now.
+
+    A stale one does not, and is to be marked as stale anew, with its declarations dropped.
+    """
+    c = t.dag.c
+    held = [c.file_digest == sa.bindparam("digest")]
+    if unless_seen:
+        held.append(sa.or_(c.seen_at.is_(None), c.seen_at <= now - SEEN_LATELY))
+    seen_at = sa.case((c.stale_at.is_(None), now), else_=c.seen_at)
+    values = (c.file_digest, NOWHERE), (c.seen_at, seen_at), (c.stale_at, sa.null())
+    # In this order: MySQL computes a value from those that are set before it.
+    return sa.update(t.dag).where(_this_dag(), *held).ordered_values(*values)
 
 
 @cache

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
-from holdfast.model.pool import UNUSED_DEFAULT_POOL
+from holdfast.model.pool import STOPPING, UNUSED_DEFAULT_POOL
+from holdfast.model.run import Outcome
 from holdfast.stores.sql import tables as t
 from holdfast.stores.sql.dialects.base import Dialect, now
 from holdfast.stores.sql.statements.scope_tables import Select
 
 
 def _running() -> sa.ColumnElement[bool]:
+    """Return the condition for attempts whose process runs, or may still be ending."""
     c = t.attempt.c
-    return sa.and_(c.ended_at.is_(None), c.leased_until > now)
+    stopped = sa.and_(
+        c.outcome == Outcome.STOPPED.value,
+        c.ended_at > now - sa.literal(STOPPING // timedelta(microseconds=1), sa.BigInteger()),
+    )
+    return sa.and_(sa.or_(c.ended_at.is_(None), stopped), c.leased_until > now)
 
 
 def _used() -> sa.ColumnElement[int]:

@@ -269,8 +269,10 @@ def tasks_of_run() -> Select:
 
 @cache
 def lock_run_to_delete() -> Select:
-    """Select the run's id, locked until commit; no task instance is added to the run meanwhile."""
-    return find_run().with_for_update()
+    """Select the run's id and what decides whether it may be deleted, locked until commit; no task
+    instance is added to the run meanwhile."""
+    c = t.run.c
+    return find_run().add_columns(c.state, c.owner, c.leased_until > now).with_for_update()
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from holdfast.stores.sql.migrations import changes
 from holdfast.stores.sql.tables import ExactText, LongText, TaskInstanceId
 
 revision = "0002"
@@ -83,13 +84,11 @@ _NEW_TABLES = (
 
 
 def upgrade() -> None:
-    for table, columns in _new_columns().items():
-        for column in columns:
-            _add(table, column)
-    if _has("hf_run", "external"):
+    changes.add_columns(_new_columns())
+    if changes.has_column("hf_run", "external"):
         op.execute("UPDATE hf_run SET kind = 'manual' WHERE NOT external")
         op.drop_column("hf_run", "external")
-    if _has("hf_attempt", "succeeded"):
+    if changes.has_column("hf_attempt", "succeeded"):
         op.execute(
             "UPDATE hf_attempt SET outcome = CASE WHEN succeeded THEN 'success' ELSE 'failed' END "
             "WHERE succeeded IS NOT NULL"
@@ -107,28 +106,22 @@ def upgrade() -> None:
     )
     _create_tables()
     for table, indexed in _INDEXES.items():
-        name = _index(table)
-        if name not in _indexes(table):
-            op.create_index(name, table, indexed)
+        changes.create_index(_index(table), table, indexed)
 
 
 def downgrade() -> None:
     for table in reversed(_NEW_TABLES):
         op.drop_table(table, if_exists=True)
-    _add("hf_run", _before("external", nullable=False))
-    if _has("hf_run", "kind"):
+    changes.add_columns({"hf_run": [_before("external", nullable=False)]})
+    if changes.has_column("hf_run", "kind"):
         op.execute("UPDATE hf_run SET external = (kind = 'external')")
-    _add("hf_attempt", _before("succeeded", nullable=True))
-    if _has("hf_attempt", "outcome"):
+    changes.add_columns({"hf_attempt": [_before("succeeded", nullable=True)]})
+    if changes.has_column("hf_attempt", "outcome"):
         op.execute(
             "UPDATE hf_attempt SET succeeded = (outcome = 'success') WHERE outcome IS NOT NULL"
         )
-    if _index("hf_run") in _indexes("hf_run"):
-        op.drop_index(_index("hf_run"), "hf_run")
-    for table, added in _new_columns().items():
-        for column in added:
-            if _has(table, column.name):
-                op.drop_column(table, column.name)
+    changes.drop_index(_index("hf_run"), "hf_run")
+    changes.drop_columns(_new_columns())
 
 
 def _before(name: str, nullable: bool) -> sa.Column[Any]:
@@ -136,20 +129,6 @@ def _before(name: str, nullable: bool) -> sa.Column[Any]:
     default = None if nullable else sa.true()
     kind = sa.Boolean(create_constraint=False)
     return sa.Column(name, kind, nullable=nullable, server_default=default)
-
-
-def _has(table: str, column: str) -> bool:
-    columns = sa.inspect(op.get_bind()).get_columns(table)
-    return any(one["name"] == column for one in columns)
-
-
-def _add(table: str, column: sa.Column[Any]) -> None:
-    if not _has(table, column.name):
-        op.add_column(table, column)
-
-
-def _indexes(table: str) -> set[str | None]:
-    return {index["name"] for index in sa.inspect(op.get_bind()).get_indexes(table)}
 
 
 def _index(table: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 from alembic import op
 
+from holdfast.stores.sql.migrations import changes
 from holdfast.stores.sql.tables import ExactText, LongText, TaskInstanceId, row_id
 
 revision = "0005"
@@ -48,21 +49,26 @@ def upgrade() -> None:
         if_not_exists=True,
     )
     for column in ("due_at", "ti_id", "name_digest"):
-        op.create_index(f"ix_hf_purge_{column}", "hf_purge", [column], if_not_exists=True)
+        changes.create_index(f"ix_hf_purge_{column}", "hf_purge", [column])
+    _drop_triggers()  # MySQL has CREATE TRIGGER IF NOT EXISTS from 8.0.29 on
     for statement in _triggers():
         op.get_bind().exec_driver_sql(statement)
 
 
 def downgrade() -> None:
+    _drop_triggers()
+    if _dialect() == "postgresql":
+        for table in TABLES:
+            op.get_bind().exec_driver_sql(f"DROP FUNCTION IF EXISTS {table}_unnamed()")
+    op.drop_table("hf_purge", if_exists=True)
+
+
+def _drop_triggers() -> None:
     on_table = " ON {}" if _dialect() == "postgresql" else ""
     for table in TABLES:
         for event in EVENTS:
             drop = f"DROP TRIGGER IF EXISTS {table}_{event}" + on_table.format(table)
             op.get_bind().exec_driver_sql(drop)
-    if _dialect() == "postgresql":
-        for table in TABLES:
-            op.get_bind().exec_driver_sql(f"DROP FUNCTION IF EXISTS {table}_unnamed()")
-    op.drop_table("hf_purge", if_exists=True)
 
 
 def _dialect() -> str:
@@ -96,17 +102,17 @@ def _trigger(name: str, kind: str, table: str, add: str) -> str:
     match _dialect():
         case "postgresql":
             return (
-                f"CREATE OR REPLACE TRIGGER {name} AFTER {kind} ON {table} FOR EACH ROW"
+                f"CREATE TRIGGER {name} AFTER {kind} ON {table} FOR EACH ROW"
                 f" WHEN ({was}) EXECUTE FUNCTION {table}_unnamed()"
             )
         case "sqlite":
             return (
-                f"CREATE TRIGGER IF NOT EXISTS {name} AFTER {kind} ON {table} FOR EACH ROW"
+                f"CREATE TRIGGER {name} AFTER {kind} ON {table} FOR EACH ROW"
                 f" WHEN {was} BEGIN {add}; END"
             )
         case _:
             return (
-                f"CREATE TRIGGER IF NOT EXISTS {name} AFTER {kind} ON {table} FOR EACH ROW"
+                f"CREATE TRIGGER {name} AFTER {kind} ON {table} FOR EACH ROW"
                 f" BEGIN IF {was} THEN {add}; END IF; END"
             )
 

@@ -6,7 +6,7 @@ for each. Where DDL commits by itself, a migration that was killed may have made
 
 from __future__ import annotations
 
-from alembic import op
+from holdfast.stores.sql.migrations import changes
 
 revision = "0006"
 down_revision = "0005"
@@ -16,11 +16,11 @@ OWNERS = ("ti_id", "name_digest")
 
 def upgrade() -> None:
     for owner in OWNERS:
-        op.create_index(f"ix_hf_purge_{owner}_key", "hf_purge", [owner, "key"], if_not_exists=True)
-        op.drop_index(f"ix_hf_purge_{owner}", "hf_purge", if_exists=True)
+        changes.create_index(f"ix_hf_purge_{owner}_key", "hf_purge", [owner, "key"])
+        changes.drop_index(f"ix_hf_purge_{owner}", "hf_purge")
 
 
 def downgrade() -> None:
     for owner in OWNERS:
-        op.create_index(f"ix_hf_purge_{owner}", "hf_purge", [owner], if_not_exists=True)
-        op.drop_index(f"ix_hf_purge_{owner}_key", "hf_purge", if_exists=True)
+        changes.create_index(f"ix_hf_purge_{owner}", "hf_purge", [owner])
+        changes.drop_index(f"ix_hf_purge_{owner}_key", "hf_purge")

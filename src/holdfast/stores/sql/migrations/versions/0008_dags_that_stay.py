@@ -11,23 +11,19 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from holdfast.stores.sql.migrations import changes
+
 revision = "0008"
 down_revision = "0007"
 
 
 def upgrade() -> None:
-    known = _columns()
-    for column in _new_columns():
-        if column.name not in known:
-            op.add_column("hf_dag", column)
+    changes.add_columns({"hf_dag": _new_columns()})
     op.execute("UPDATE hf_dag SET created_at = saved_at WHERE created_at = 0")
 
 
 def downgrade() -> None:
-    known = _columns()
-    for column in _new_columns():
-        if column.name in known:
-            op.drop_column("hf_dag", column.name)
+    changes.drop_columns({"hf_dag": _new_columns()})
 
 
 def _new_columns() -> list[sa.Column[Any]]:
@@ -36,7 +32,3 @@ def _new_columns() -> list[sa.Column[Any]]:
         sa.Column("seen_at", sa.BigInteger),
         sa.Column("stale_at", sa.BigInteger),
     ]
-
-
-def _columns() -> set[str]:
-    return {column["name"] for column in sa.inspect(op.get_bind()).get_columns("hf_dag")}

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from holdfast.stores.sql.migrations import changes
 from holdfast.stores.sql.tables import ExactText, LongText
 
 revision = "0009"
@@ -19,12 +20,8 @@ INDEX = "ix_hf_attempt_pool_ended_at"
 
 
 def upgrade() -> None:
-    for table, columns in _new_columns().items():
-        known = _columns(table)
-        for column in columns:
-            if column.name not in known:
-                op.add_column(table, column)
-    op.create_index(INDEX, "hf_attempt", ["pool", "ended_at"], if_not_exists=True)
+    changes.add_columns(_new_columns())
+    changes.create_index(INDEX, "hf_attempt", ["pool", "ended_at"])
     op.create_table(
         "hf_pool",
         sa.Column("name", ExactText(250), nullable=False),
@@ -37,12 +34,8 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("hf_pool", if_exists=True)
-    op.drop_index(INDEX, "hf_attempt", if_exists=True)
-    for table, columns in _new_columns().items():
-        known = _columns(table)
-        for column in columns:
-            if column.name in known:
-                op.drop_column(table, column.name)
+    changes.drop_index(INDEX, "hf_attempt")
+    changes.drop_columns(_new_columns())
 
 
 def _new_columns() -> dict[str, list[sa.Column[Any]]]:
@@ -50,7 +43,3 @@ def _new_columns() -> dict[str, list[sa.Column[Any]]]:
         "hf_run": [sa.Column("waits", LongText())],
         "hf_attempt": [sa.Column("pool", ExactText(250)), sa.Column("pool_slots", sa.Integer)],
     }
-
-
-def _columns(table: str) -> set[str]:
-    return {column["name"] for column in sa.inspect(op.get_bind()).get_columns(table)}

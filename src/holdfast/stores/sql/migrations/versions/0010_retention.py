@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from alembic import op
 
+from holdfast.stores.sql.migrations import changes
+
 revision = "0010"
 down_revision = "0009"
 
@@ -20,7 +22,7 @@ _ATTEMPTS = (
 
 
 def upgrade() -> None:
-    op.create_index(INDEX, "hf_run", ["dag_id", "id"], if_not_exists=True)
+    changes.create_index(INDEX, "hf_run", ["dag_id", "id"])
     op.execute(
         "UPDATE hf_run SET"
         f" started_at = (SELECT min(a.started_at) {_ATTEMPTS}),"
@@ -37,4 +39,4 @@ def downgrade() -> None:
         "UPDATE hf_run SET state = 'running', started_at = NULL, ended_at = NULL"
         " WHERE kind = 'external'"
     )
-    op.drop_index(INDEX, "hf_run", if_exists=True)
+    changes.drop_index(INDEX, "hf_run")

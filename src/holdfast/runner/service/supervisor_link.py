@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import msgspec
 
 from holdfast import commands as c
 from holdfast.access.identity import WorkerIdentity
+from holdfast.environment import start_hidden
 from holdfast.errors import (
     HoldfastError,
     InvalidSettings,
@@ -35,7 +35,7 @@ from holdfast.runner.protocol.orders import (
     upward_decoder,
 )
 from holdfast.runner.protocol.parameters import ALIVE
-from holdfast.settings import VARIABLE_PREFIX, Settings
+from holdfast.settings import Settings, declared
 from holdfast.wire.channel import ORDER, Channel, encode
 
 SILENCE = 30.0
@@ -43,7 +43,7 @@ SILENCE = 30.0
 MOST_STARTS = 3
 """Maximum restarts in a row of supervisors that end before they have sent a message."""
 
-_SECRETS = {f"{VARIABLE_PREFIX}DATABASE__URL", f"{VARIABLE_PREFIX}API__SIGNING_KEY"}
+_SECRETS = {setting.variable for setting in declared() if setting.special.withheld}
 
 log = logging.getLogger("holdfast.supervisor")
 
@@ -118,13 +118,11 @@ class SupervisorLink:
     def _start(self) -> None:
         ours, its = socket.socketpair()
         # If it uses a server, it does not get the secrets that bypass it.
-        withheld = _SECRETS if self._settings.workers.server_url else ()
-        environ = {name: text for name, text in os.environ.items() if name not in withheld}
-        self._popen = subprocess.Popen(
+        self._popen = start_hidden(
             [sys.executable, "-m", "holdfast.runner.supervisor", str(its.fileno())],
+            without=_SECRETS if self._settings.workers.server_url else (),
             pass_fds=[its.fileno()],
             stdin=subprocess.DEVNULL,
-            env=environ,
             start_new_session=True,  # signals of the terminal reach it only through this process
         )
         its.close()

@@ -57,7 +57,7 @@ class SignOfLife:
             self._first, self._reported = True, b""
 
     def end(self) -> None:
-        """Report that this process ends in order. A store that is unavailable is not waited for."""
+        """Report that this process ends cleanly. A store that is unavailable is not waited for."""
         if not self._answered:
             return
         try:

@@ -1,0 +1,1 @@
+"""What the services scheduler and triggerer share."""
