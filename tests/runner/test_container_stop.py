@@ -7,7 +7,7 @@ import signal
 import time
 
 import pytest
-from project import Project, wait_until
+from project import Project, send_signal, wait_until
 from terminal import Terminal
 
 DAG = """
@@ -36,8 +36,7 @@ def test_a_stopped_run_ends_cleanly_and_can_be_resumed(project: Project, to_all:
         wait_until(lambda: project.task_store("work"))
         [supervisor] = project.processes("-m holdfast.runner.supervisor")
         assert os.getsid(supervisor) != os.getsid(process.pid)  # which a terminal's end would kill
-        for pid in project.processes() if to_all else [process.pid]:
-            os.kill(pid, signal.SIGTERM)
+        send_signal(project.processes() if to_all else [process.pid], signal.SIGTERM)
         _, said = process.communicate(timeout=30)
 
     assert process.returncode == 130

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from objectserver import object_server
-from project import Project, wait_until
+from project import Project, send_signal, wait_until
 
 from holdfast.logs.storage import LogStorage
 
@@ -113,8 +113,7 @@ def test_the_log_of_a_killed_supervisor_is_uploaded_by_the_next(
     with project.start("run", "dag.py", "--run-id", "r") as run:
         wait_until(lambda: project.home.exists() and "begun" in read_log(project))
         wait_until(lambda: pending(project))
-        for pid in project.processes("holdfast.runner.supervisor"):
-            os.kill(pid, signal.SIGKILL)
+        send_signal(project.processes("holdfast.runner.supervisor"), signal.SIGKILL)
         project.write("go", "")
         _, err = run.communicate(timeout=60)
 

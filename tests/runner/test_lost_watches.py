@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from datetime import timedelta
 
 import landing
 import pytest
-from project import Project, wait_until
+from project import Project, send_signal, wait_until
 
 from holdfast import commands as c
 from holdfast.model.entry import WatcherWriter
@@ -85,8 +84,7 @@ def test_a_watch_whose_lease_expired_during_a_stop_is_resumed(project: Project) 
     with project.service("triggerer", PYTHONPATH=str(project.path("short"))):
         wait_until(lambda: seen(project) == ["a"])
         stopped = project.processes()
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
+        send_signal(stopped, signal.SIGSTOP)
         try:
             wait_for_the_end_of_the_lease(project)
             watch = take(project)
@@ -94,8 +92,7 @@ def test_a_watch_whose_lease_expired_during_a_stop_is_resumed(project: Project) 
             for name in "bc":
                 project.path(f"landing/{name}").touch()
         finally:
-            for pid in stopped:
-                os.kill(pid, signal.SIGCONT)
+            send_signal(stopped, signal.SIGCONT)
         wait_until(lambda: len(seen(project)) == 3)
 
     assert seen(project) == ["a", "b", "c"]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-from contextlib import suppress
 from typing import Any
 
 import landing
 import msgspec
 import pytest
-from project import Project, wait_until
+from project import Project, send_signal, wait_until
 
 DAGS = """
     from datetime import timedelta
@@ -57,9 +55,7 @@ def test_all_processes_of_standalone_log_lines_of_json(project: Project) -> None
         wait_until(lambda: ended(project, "good", "bad"))
         project.path("landing/a").touch()
         wait_until(lambda: ended(project, "d"))
-        for pid in project.processes():  # as systemd stops a service
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        send_signal(project.processes(), signal.SIGTERM)  # as systemd stops a service
 
     text = project.read("standalone.err").splitlines()
     lines: list[dict[str, Any]] = [

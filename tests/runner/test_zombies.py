@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from collections.abc import Iterable
 from datetime import timedelta
 
-from project import Project, wait_until
+from project import Project, send_signal, wait_until
 
 from holdfast import commands as c
 from holdfast.model.scope import TaskScope
@@ -59,16 +57,11 @@ DAG = """
     """
 
 
-def _send(pids: Iterable[int], number: int) -> None:
-    for pid in pids:
-        os.kill(pid, number)
-
-
 def _stop_all(project: Project) -> list[int]:
     """Stop every process of the project while its task waits."""
     wait_until(project.path("waiting").exists)
     stopped = project.processes()
-    _send(stopped, signal.SIGSTOP)
+    send_signal(stopped, signal.SIGSTOP)
     return stopped
 
 
@@ -98,7 +91,7 @@ def test_the_writes_of_a_zombie_on_another_machine_are_refused(project: Project)
             time.sleep(HEARTBEAT)  # a heartbeat is due when it continues
             project.path("go").touch()
         finally:
-            _send(stopped, signal.SIGCONT)
+            send_signal(stopped, signal.SIGCONT)
         wait_until(project.path("outcomes").exists)
         _, said = old.communicate(timeout=30)
 
@@ -133,7 +126,7 @@ def test_a_zombie_on_this_machine_is_ended_by_the_process_that_takes_over(projec
     ended = project.holdfast("run", "dag.py", "--run-id", "r")
     left = project.processes()
     project.path("go").touch()
-    _send(left, signal.SIGCONT)
+    send_signal(left, signal.SIGCONT)
 
     assert ended.status == 0, ended.err
     assert task in stopped and task not in left
