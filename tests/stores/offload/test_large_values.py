@@ -9,7 +9,7 @@ import pytest
 
 SIZE_MB = 64
 SCRIPT = r"""
-import asyncio, re, sys
+import re, sys
 from holdfast.sdk.state import ObjectStoreBackend, TaskScope
 from holdfast.settings import ObjectStore
 
@@ -19,22 +19,19 @@ scope, size = TaskScope("d", "r", "t"), int(sys.argv[4]) * 2**20
 def peak():  # not getrusage: its peak is also that of the process that started this one
     return int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1]) * 1024
 
-async def measure():
-    warm = backend.reference_for(scope, "warm", b"1")
-    await backend.aput(warm, scope, "warm", b"1")
-    await backend.afetch(warm)
-    before = peak()
-    if sys.argv[3] == "write":
-        content = b"0123456789abcdef" * (size // 16)
-        reference = backend.reference_for(scope, "k", content)
-        await backend.aput(reference, scope, "k", content)
-    else:
-        [reference] = [o.reference for o in backend.list_objects("task/d/r/t/-1/k")]
-        content = await backend.afetch(reference)
-        assert len(content) == size
-    print((peak() - before) / size)
-
-asyncio.run(measure())
+warm = backend.reference_for(scope, "warm", b"1")
+backend.put(warm, scope, "warm", b"1")
+backend.fetch(warm)
+before = peak()
+if sys.argv[3] == "write":
+    content = b"0123456789abcdef" * (size // 16)
+    reference = backend.reference_for(scope, "k", content)
+    backend.put(reference, scope, "k", content)
+else:
+    [reference] = [o.reference for o in backend.list_objects("task/d/r/t/-1/k")]
+    content = backend.fetch(reference)
+    assert len(content) == size
+print((peak() - before) / size)
 """
 
 

@@ -110,17 +110,6 @@ def test_a_refusal_of_the_server_is_explained_without_secrets(
     assert took < 5
 
 
-async def test_a_hanging_server_does_not_hang_an_async_task(
-    backend: ObjectStoreBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with serving(SILENT) as server:
-        use(server, monkeypatch)
-        with pytest.raises(BackendFailed, match="does not answer"):
-            await backend.aput(REFERENCE, TASK, "k", b"1")
-        with pytest.raises(BackendFailed, match="does not answer"):
-            await backend.afetch(REFERENCE)
-
-
 def test_a_server_that_stalls_within_a_body_times_out(
     backend: ObjectStoreBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

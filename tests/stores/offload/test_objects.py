@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import pickle
@@ -86,19 +85,6 @@ def test_the_directory_of_the_url_may_be_a_link(tmp_path: Path) -> None:
 
     assert backend.fetch(reference) == b"1"
     assert backend.remove([reference]) == {}
-
-
-async def test_a_stored_object_can_be_fetched_asynchronously(url: str) -> None:
-    backend = ObjectStoreBackend(ObjectStore(url=url, compression="zstd"))
-    contents = [b"1", LARGE, b'"x"' * 1000]
-    references = [str(backend.reference_for(ASSET, "cursor", content)) for content in contents]
-
-    puts = (backend.aput(r, ASSET, "cursor", c) for r, c in zip(references, contents, strict=True))
-    await asyncio.gather(*puts)
-
-    assert await asyncio.gather(*map(backend.afetch, references)) == contents
-    assert await backend.aremove(references) == {}
-    assert listed(backend) == set()
 
 
 def test_the_listing_gives_back_the_references(backend: ObjectStoreBackend) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -111,32 +111,22 @@ class ObjectStorage(Storage):
         return None if reference is None else Parcel(scope, key, content, reference)
 
     def put(self, parcels: Sequence[Parcel]) -> Steps[list[str]]:
-        backend = self._backend
-
-        def put() -> None:
-            for p in parcels:
-                backend.put(p.reference, p.scope, p.key, p.content)
-
-        yield Call(
-            put,
-            lambda: _all(backend.aput(p.reference, p.scope, p.key, p.content) for p in parcels),
-        )
+        yield _each(self._put, parcels)
         return [parcel.reference for parcel in parcels]
 
+    def _put(self, parcel: Parcel) -> None:
+        self._backend.put(parcel.reference, parcel.scope, parcel.key, parcel.content)
+
     def fetch(self, wanted: Sequence[tuple[StoreScope, str, str]]) -> Steps[list[str]]:
-        backend, references = self._backend, [reference for _, _, reference in wanted]
         for scope, key, reference in wanted:
             # Any client that may write entries can write any reference.
-            if not backend.is_reference_of(reference, scope, key):
+            if not self._backend.is_reference_of(reference, scope, key):
                 raise BackendFailed(
                     f"{one_line(reference)} is not an object of `{key}` of {scope}",
                     hint="another [workers] state_backend wrote it, or the reference is forged: "
                     "configure the backend that wrote it, or set the key again",
                 )
-        contents = yield Call(
-            lambda: list(map(backend.fetch, references)),
-            lambda: _all(map(backend.afetch, references)),
-        )
+        contents = yield _each(self._backend.fetch, [reference for _, _, reference in wanted])
         # Release each one as soon as it is decoded: they may be large.
         contents.reverse()
         return [contents.pop().decode() for _ in wanted]
@@ -164,21 +154,28 @@ class ObjectStorage(Storage):
             if time.monotonic() > until:
                 break
             some = {id: references[id] for id in ids[first : first + _TOGETHER]}
-            failed = yield Call(
-                partial(self._backend.remove, [*some.values()]),
-                partial(self._backend.aremove, [*some.values()]),
-            )
+            failed = yield in_thread(partial(self._backend.remove, [*some.values()]))
             tried |= {id: failed.get(reference, "") for id, reference in some.items()}
         return tried
 
 
-async def _all(calls: Any) -> list[Any]:
-    """Await all calls even if one fails, so that none goes on unobserved; raise the first error."""
-    done = await asyncio.gather(*calls, return_exceptions=True)
-    for one in done:
-        if isinstance(one, BaseException):
-            raise one
-    return done
+def _each(work: Callable[[Any], Any], items: Sequence[Any]) -> Call:
+    """Return a call that does the work for each item; its async variant does so in threads.
+
+    obstore's own async calls are not used: its threads take the interpreter's lock after the
+    result is there, and a process that exits at that moment is aborted.
+    """
+
+    async def in_threads() -> list[Any]:
+        # Await all calls even if one fails, so that none goes on unobserved; raise the first error.
+        calls = (asyncio.to_thread(work, item) for item in items)
+        done = await asyncio.gather(*calls, return_exceptions=True)
+        for one in done:
+            if isinstance(one, BaseException):
+                raise one
+        return done
+
+    return Call(lambda: list(map(work, items)), in_threads)
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from holdfast.stores.offload.objects.compression import LARGEST, SUFFIXES, zstd
 from holdfast.stores.offload.objects.failure import translated
 from holdfast.stores.offload.objects.objects import Objects, Stored, elsewhere
 from holdfast.stores.offload.objects.opening import check_installed
-from holdfast.stores.offload.objects.steps import arun, run
 
 _BEGINNINGS = tuple(f"{scheme}://" for scheme in SCHEMES)
 
@@ -71,26 +70,16 @@ class ObjectStoreBackend(BaseStoreBackend):
 
     def put(self, reference: str, scope: StoreScope, key: str, content: bytes) -> None:
         """Write the object of a reference that `reference_for` returned."""
-        run(self._objects.put(reference, content, naming.metadata(naming.owner(scope), key)))
-
-    async def aput(self, reference: str, scope: StoreScope, key: str, content: bytes) -> None:
-        metadata = naming.metadata(naming.owner(scope), key)
-        await arun(self._objects.put(reference, content, metadata))
+        self._objects.put(reference, content, naming.metadata(naming.owner(scope), key))
 
     def fetch(self, reference: str) -> bytes:
         """Return the content. Raise ObjectMissing if the object is gone, and BackendFailed if it
         has been changed or cannot be read."""
-        return run(self._objects.fetch(reference))
-
-    async def afetch(self, reference: str) -> bytes:
-        return await arun(self._objects.fetch(reference))
+        return self._objects.fetch(reference)
 
     def remove(self, references: Sequence[str]) -> dict[str, str]:
         """Delete objects; return reasons for those that remain. Absent ones count as deleted."""
-        return run(self._objects.remove(references))
-
-    async def aremove(self, references: Sequence[str]) -> dict[str, str]:
-        return await arun(self._objects.remove(references))
+        return self._objects.remove(references)
 
     def list_objects(self, prefix: str = "", *, foreign: bool = False) -> Iterator[Stored]:
         """Yield the objects under a prefix that `prefixes` returned, or all, in the order in which
@@ -103,8 +92,7 @@ class ObjectStoreBackend(BaseStoreBackend):
         """Return whether the object of a reference exists."""
         with translated("check", reference):
             return (
-                self._objects.reaches(reference)
-                and run(self._objects.metadata(reference)) is not None
+                self._objects.reaches(reference) and self._objects.metadata(reference) is not None
             )
 
     def whose(self, reference: str) -> tuple[StoreScope, str] | None:
@@ -115,7 +103,7 @@ class ObjectStoreBackend(BaseStoreBackend):
         if (found := naming.whose(path)) is not None or "~" not in path:
             return found
         with translated("read the metadata of", reference):
-            said = run(self._objects.metadata(reference))
+            said = self._objects.metadata(reference)
         return naming.whose(path, said) if said else None
 
     @property
@@ -146,22 +134,14 @@ class ObjectStoreBackend(BaseStoreBackend):
 
     def delete(self, scope: StoreScope, key: str, *, session: Any = None) -> None:
         """Delete every object of the key, whatever its content."""
-        run(self._objects.remove_folders(_folders(scope, key)))
+        self._objects.remove_folders(_folders(scope, key))
 
     def clear(
         self, scope: StoreScope, *, all_map_indices: bool = False, session: Any = None
     ) -> None:
         """Delete every object of the scope. With `all_map_indices`, objects that the hooks wrote
         under the id of another map index are not found, since ids cannot be guessed."""
-        run(self._objects.remove_folders(_folders(scope, all_map_indices=all_map_indices)))
-
-    async def adelete(self, scope: StoreScope, key: str, *, session: Any = None) -> None:
-        await arun(self._objects.remove_folders(_folders(scope, key)))
-
-    async def aclear(
-        self, scope: StoreScope, *, all_map_indices: bool = False, session: Any = None
-    ) -> None:
-        await arun(self._objects.remove_folders(_folders(scope, all_map_indices=all_map_indices)))
+        self._objects.remove_folders(_folders(scope, all_map_indices=all_map_indices))
 
     def serialize_task_store_to_ref(self, *, value: JsonValue, key: str, ti_id: str) -> str:
         return self._serialize(value, naming.folder_by_id(ti_id, key), {"ti": ti_id}, key)
@@ -190,7 +170,7 @@ class ObjectStoreBackend(BaseStoreBackend):
         reference = self._reference_for(folder, content)
         if reference is None:
             return text
-        run(self._objects.put(reference, content, naming.metadata(owner, key)))
+        self._objects.put(reference, content, naming.metadata(owner, key))
         return reference
 
     def _deserialize(self, stored: str) -> Any:

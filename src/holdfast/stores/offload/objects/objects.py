@@ -15,7 +15,6 @@ from holdfast.stores.offload.objects import failure, naming
 from holdfast.stores.offload.objects.compression import LARGEST, PIECE, Damaged, unpacked, unpacker
 from holdfast.stores.offload.objects.failure import translated
 from holdfast.stores.offload.objects.opening import check_process, open_store
-from holdfast.stores.offload.objects.steps import Steps, call, following
 from holdfast.stores.offload.objects.upload import PART_SIZE, Upload
 
 if TYPE_CHECKING:
@@ -46,24 +45,24 @@ class Objects:
         self.roots = (address, *former)
         self._stores: dict[Address, ObjectStore] = {}
 
-    def put(self, reference: str, content: bytes, metadata: dict[str, str]) -> Steps[None]:
+    def put(self, reference: str, content: bytes, metadata: dict[str, str]) -> None:
         """Write the object, unless it exists already. Local files have no metadata."""
         with translated("write", reference):
             root, path, suffix = self._located(reference)
             store = self._opened(root, create=True)
             attributes = metadata if root.scheme != "file" else None
-            yield from Upload(store, path, suffix, content, attributes).steps()
+            Upload(store, path, suffix, content, attributes).run()
 
-    def fetch(self, reference: str) -> Steps[bytes]:
+    def fetch(self, reference: str) -> bytes:
         """Return the content, verified against the digest in the reference. Raise ObjectMissing if
         the object is gone, and BackendFailed if it has been changed, is too large or cannot be
         read."""
         with translated("read", reference):
-            return (yield from self._fetch(reference))
+            return self._fetch(reference)
 
-    def _fetch(self, reference: str) -> Steps[bytes]:
+    def _fetch(self, reference: str) -> bytes:
         root, path, suffix = self._located(reference)
-        result = yield call(self._opened(root), "get", path)
+        result = self._opened(root).get(path)
         content, digest, packing = BytesIO(), hashlib.sha256(), unpacker(suffix)
         size = result.meta["size"]
         if packing is None and size > self._max_bytes:
@@ -72,7 +71,7 @@ class Objects:
         stream = result.stream(min_chunk_size=PIECE) if size > PART_SIZE else None
         try:
             while size > 0:
-                chunk = yield following(stream) if stream else call(result, "bytes")
+                chunk = next(stream, None) if stream else result.bytes()
                 if chunk is None:
                     break
                 size -= len(chunk)
@@ -88,7 +87,7 @@ class Objects:
         # No copy: this is the buffer that was written to.
         return content.getvalue()
 
-    def remove(self, references: Sequence[str]) -> Steps[dict[str, str]]:
+    def remove(self, references: Sequence[str]) -> dict[str, str]:
         """Delete objects; return reasons for those that remain. Absent ones count as deleted."""
         failed: dict[str, str] = {}
         found: dict[Address, dict[str, str]] = {}
@@ -104,7 +103,7 @@ class Objects:
             try:
                 store = self._opened(root)
                 while waiting:
-                    refused = yield from self._delete(store, waiting[:DELETED_AT_ONCE])
+                    refused = self._delete(store, waiting[:DELETED_AT_ONCE])
                     failed |= {by_path[path]: why for path, why in refused.items()}
                     del waiting[:DELETED_AT_ONCE]
             except Exception as error:
@@ -112,26 +111,25 @@ class Objects:
                 failed |= {by_path[path]: why for path in waiting}
         return failed
 
-    def remove_folders(self, folders: Sequence[str]) -> Steps[None]:
+    def remove_folders(self, folders: Sequence[str]) -> None:
         """Delete all objects below the folders. Raise BackendFailed if one cannot be deleted."""
         found: list[str] = []
         with translated("delete", self.reference(folders[0])):
             for folder in folders if self._is_there() else ():
-                stream = self._opened(self.address).list(folder, chunk_size=LISTED_AT_ONCE)
-                while (page := (yield following(stream))) is not None:
+                for page in self._opened(self.address).list(folder, chunk_size=LISTED_AT_ONCE):
                     paths = (meta["path"] for meta in page)
                     found += [self.reference(path) for path in paths if _is_ours(path)]
-        for reference, why in (yield from self.remove(found)).items():
+        for reference, why in self.remove(found).items():
             raise BackendFailed(
                 f"cannot delete {reference}: {why}",
                 hint="`holdfast state-store reconcile --delete` removes leftovers",
             )
 
-    def metadata(self, reference: str) -> Steps[dict[str, str] | None]:
+    def metadata(self, reference: str) -> dict[str, str] | None:
         """Return an object's metadata, which is empty for local files; None if it is gone."""
         root, path, _ = self._located(reference)
         try:
-            found = yield call(self._opened(root), "get", path, options={"head": True})
+            found = self._opened(root).get(path, options={"head": True})
         except FileNotFoundError:
             return None
         return dict(found.attributes)
@@ -208,10 +206,10 @@ class Objects:
         """Return whether the storage exists: a directory is created by the first write."""
         return self.address.scheme != "file" or os.path.isdir(f"/{self.address.path}")
 
-    def _delete(self, store: ObjectStore, paths: list[str]) -> Steps[dict[str, str]]:
+    def _delete(self, store: ObjectStore, paths: list[str]) -> dict[str, str]:
         """Delete in one batch, or one by one if the batch fails because of one of them."""
         try:
-            yield call(store, "delete", paths)
+            store.delete(paths)
         except Exception as error:
             if failure.classify(error).affects_all:
                 raise
@@ -220,7 +218,7 @@ class Objects:
         refused = {}
         for path in paths:
             try:
-                yield call(store, "delete", path)
+                store.delete(path)
             except FileNotFoundError:
                 continue
             except Exception as error:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.stores.offload.objects.compression import packed
 from holdfast.stores.offload.objects.failure import was_interrupted
-from holdfast.stores.offload.objects.steps import Steps, call
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -31,47 +30,39 @@ class Upload:
     content: bytes
     attributes: dict[str, str] | None
 
-    def steps(self) -> Steps[None]:
+    def run(self) -> None:
         """Write the object, unless it exists already."""
         from obstore.exceptions import GenericError
 
         write = self._in_parts if len(self.content) > PART_SIZE else self._whole
         try:
-            yield from write(create=True)
+            write(create=True)
         except GenericError as error:
             # The storage client does not itself retry a request that may have been executed.
             if not was_interrupted(error):
                 raise
-            yield from write(create=False)
+            write(create=False)
 
-    def _whole(self, *, create: bool) -> Steps[None]:
+    def _whole(self, *, create: bool) -> None:
         from obstore.exceptions import AlreadyExistsError
 
         data = b"".join(packed(self.content, self.suffix)) if self.suffix else self.content
         put = partial(
-            call,
-            self.store,
-            "put",
-            self.path,
-            data,
-            use_multipart=False,
-            attributes=self.attributes,
+            self.store.put, self.path, data, use_multipart=False, attributes=self.attributes
         )
         if create:
             try:
-                yield put(mode="create")
+                put(mode="create")
             except AlreadyExistsError:
-                create = yield from self._stands(len(data))
+                create = self._stands(len(data))
         if not create:
-            yield put()
+            put()
 
-    def _in_parts(self, *, create: bool) -> Steps[None]:
+    def _in_parts(self, *, create: bool) -> None:
         # The size of a compressed object is not known before it is written.
-        if create and not self.suffix and (yield from self._stands(len(self.content))):
+        if create and not self.suffix and self._stands(len(self.content)):
             return
-        yield call(
-            self.store,
-            "put",
+        self.store.put(
             self.path,
             packed(self.content, self.suffix),
             use_multipart=True,
@@ -80,12 +71,12 @@ class Upload:
             attributes=self.attributes,
         )
 
-    def _stands(self, size: int) -> Steps[bool]:
+    def _stands(self, size: int) -> bool:
         """Return whether the object exists, complete and recent. An old one is written again, since
         an old object without an entry counts as an orphan, and the entry is written after the
         object."""
         try:
-            standing = yield call(self.store, "head", self.path)
+            standing = self.store.head(self.path)
         except FileNotFoundError:
             return False
         young = datetime.now(UTC) - standing["last_modified"] < FRESH
