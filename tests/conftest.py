@@ -32,8 +32,10 @@ os.environ.setdefault(
     f"-XX:SharedArchiveFile={Path(sys.prefix, 'spark-classes.jsa')} -Xlog:disable",
 )
 
-# A background process ignores Ctrl-C, and so would the runs that tests send it to.
+# A background process ignores Ctrl-C, and one of nohup its terminal's end: so would the runs that
+# tests send these signals to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Spark's Python is the one that runs the tests, on this machine only.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -104,7 +106,7 @@ def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
         if on_spark(item):
             parts[0 if uses_own_spark(item) else 1 % workers].append(item)
         elif is_long(item):
-            parts[(2 + modules.index(item.path) % 2) % workers].append(item)
+            parts[(2 + modules.index(item.path) % max(workers - 2, 1)) % workers].append(item)
     short = [item for item in items if not is_long(item)]
     for number, part in enumerate(parts):
         end = len(items) * (number + 1) // workers - len(items) * number // workers - len(part)

@@ -61,6 +61,7 @@ def store(url: str) -> Iterator[SqlStore]:
         yield store
 
 
+@pytest.mark.full
 def test_an_outage_is_logged_when_it_begins_and_when_it_ends(
     server: KillableServer, store: SqlStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -232,6 +233,7 @@ def test_a_client_without_retry_window_fails_at_once_and_can_be_used_later(
     assert told - began < 5
 
 
+@pytest.mark.full
 def test_stale_connections_after_a_restart_need_no_retry_window(
     server: KillableServer, url: str
 ) -> None:

@@ -57,6 +57,7 @@ def to(receiver: Receiver, **late_assets: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.full
 def test_a_scheduler_reports_a_failed_run_once(project: Project, receiver: Receiver) -> None:
     project.write("dags/etl.py", FAILING)
     with project.service("scheduler", "dags", **to(receiver)):
@@ -87,6 +88,7 @@ def test_an_alert_that_was_not_taken_is_sent_by_the_next_scheduler(
     assert receiver.taken == refused
 
 
+@pytest.mark.full
 def test_a_run_that_succeeds_or_that_somebody_stops_is_not_reported(
     project: Project, receiver: Receiver
 ) -> None:
@@ -101,6 +103,7 @@ def test_a_run_that_succeeds_or_that_somebody_stops_is_not_reported(
     assert receiver.requests == []
 
 
+@pytest.mark.full
 def test_a_late_asset_is_reported_and_resolved(project: Project, receiver: Receiver) -> None:
     project.write("dags/sales.py", LATE)
     with project.service("scheduler", "dags", **to(receiver, orders="1s", orderz="1h")):

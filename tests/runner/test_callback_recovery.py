@@ -268,6 +268,7 @@ def test_callbacks_that_are_called_again_wait_for_the_store(project: Project) ->
     assert sorted(notes) == ["begins", "begins", "ends", "failure 2"]
 
 
+@pytest.mark.full
 def test_callbacks_that_a_stopped_supervisor_gave_up_are_called_by_the_next(
     project: Project,
 ) -> None:

@@ -102,6 +102,7 @@ def check(project: Project) -> None:
     assert project.task_store("submit") == {"driver": "app-1", "job.intent": INTENT}
 
 
+@pytest.mark.full
 def test_another_process_uses_the_stores_of_the_attempt_at_the_advertised_address(
     project: Project,
 ) -> None:

@@ -171,6 +171,7 @@ def test_an_attempt_without_a_thread_ends_no_other_and_is_retried(project: Proje
     assert "the supervisor has ended" not in ended.err
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_an_import_that_a_stopped_supervisor_gave_up_is_done_by_the_next(
     project: Project, number: int

@@ -76,6 +76,7 @@ def pending(project: Project) -> list[str]:
     return os.listdir(project.home / "log-uploads")
 
 
+@pytest.mark.full
 def test_a_log_is_followed_here_and_on_another_machine_while_its_task_runs(
     project: Project, url: str, elsewhere: dict[str, str]
 ) -> None:

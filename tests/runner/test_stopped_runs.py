@@ -184,6 +184,7 @@ def test_a_run_in_the_foreground_ends_when_it_is_stopped(project: Project) -> No
     assert project.read("callbacks") == ""
 
 
+@pytest.mark.full
 def test_a_run_that_was_stopped_while_queued_is_resumed(project: Project) -> None:
     file = project.write("quick.py", HEAD + QUICK)
     assert project.holdfast("run", file, "--run-id", "first").status == 0

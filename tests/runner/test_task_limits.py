@@ -169,6 +169,7 @@ def succeeded(project: Project, *dag_ids: str) -> bool:
     return len(states) == len(dag_ids) and set(states) == {RunState.SUCCESS}
 
 
+@pytest.mark.full
 def test_a_scheduler_runs_no_more_tasks_at_once_than_its_limits_allow(project: Project) -> None:
     for dag_id, arguments in (("wide", ""), ("pooled", 'pool="narrow"'), ("missing", 'pool="x"')):
         text = MANY.format(dag_id=dag_id, arguments=arguments, seconds=0.5, count=5)
@@ -209,6 +210,7 @@ def test_two_schedulers_share_the_slots_of_a_pool(project: Project) -> None:
     assert most_at_once(attempts) == 2
 
 
+@pytest.mark.full
 def test_a_run_in_an_unknown_pool_is_an_error_at_the_start(project: Project) -> None:
     text = MANY.format(dag_id="d", arguments='pool="warehouse", pool_slots=2', seconds=0, count=1)
 

@@ -99,6 +99,7 @@ def test_chunks_are_read_under_the_names_of_their_items(
     assert [row.id for row in rows.where("chunk = '007'").orderBy("id").collect()] == [0, 1]
 
 
+@pytest.mark.full
 def test_chunks_of_both_layouts_and_of_another_format_are_read_together(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +327,7 @@ def test_chunks_of_different_schemas_are_read_together(
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("format", ["parquet", "orc"])
 def test_a_column_that_only_a_later_chunk_has_is_read(
     classic_spark: SparkSession, tmp_path: Path, format: str

@@ -467,6 +467,7 @@ def test_added_and_widened_columns_are_read(
     ]
 
 
+@pytest.mark.full
 def test_a_column_saved_as_two_types_is_an_error(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:
@@ -524,6 +525,7 @@ def test_a_backfill_during_a_load_keeps_its_columns(
     assert sorted(map(tuple, rows)) == [(1, None, "y", 2**40), (5, "x", None, 1)]
 
 
+@pytest.mark.full
 def test_a_script_that_dies_after_the_watermark_has_recorded_its_columns(
     classic_spark: SparkSession,
     store: Connection,

@@ -85,6 +85,7 @@ def test_a_server_has_all_tables(at_server: SparkSession) -> None:
     assert sorted(map(tuple, instances)) == [("check", 3), ("load", -1)]
 
 
+@pytest.mark.full
 def test_one_dataframe_serves_many_queries(at_server: SparkSession) -> None:
     entries = table(at_server, "task_store")
 

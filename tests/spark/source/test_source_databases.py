@@ -99,6 +99,7 @@ def test_the_store_finds_rows_and_keeps_null_from_empty(
     assert [row.value for row in history.orderBy("version").collect()] == ["1", None]
 
 
+@pytest.mark.full
 def test_loads_are_rows_with_typed_columns(local_spark: SparkSession, database_url: str) -> None:
     with SqlStore(database_url) as store:
         orders = Connection(store).asset_store(name="orders", declare=True)

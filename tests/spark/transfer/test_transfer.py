@@ -588,6 +588,7 @@ def test_a_killed_export_resumes_and_ends_as_if_nothing_had_happened(
 
 
 @pytest.mark.chaos
+@pytest.mark.full
 def test_a_killed_copy_resumes_and_ends_as_if_nothing_had_happened(
     local_spark: SparkSession,
     url: str,
