@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(
                 item.add_marker("full")
         if is_long(item):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-        elif is_on_mariadb(item):
+        elif is_on_mariadb(item) or is_second_colour(item):
             item.add_marker("full")
     for alternatives in cases.values():
         chosen = min(alternatives, key=preference)
@@ -129,6 +129,13 @@ def uses_own_spark(item: pytest.Item) -> bool:
 
 def is_on_mariadb(item: pytest.Item) -> bool:
     return "mariadb" in getattr(item, "fixturenames", ()) or "mariadb" in item.name
+
+
+def is_second_colour(item: pytest.Item) -> bool:
+    """Return whether a test of a suite runs async what is also run sync, on a store of which other
+    async commands are tested, or whose async calls are sync ones in a thread."""
+    name = item.parent.name if item.parent is not None else ""
+    return "async" in item.name and name in ("TestPostgresRuns", "TestBackendWithOptionalMethods")
 
 
 def preference(item: pytest.Item) -> bool:

@@ -79,6 +79,7 @@ def test_a_declared_gap_that_works_fails(pytester: pytest.Pytester) -> None:
     assert found == {"failed": 2}
 
 
+@pytest.mark.full
 def test_a_test_that_differs_has_to_fail(pytester: pytest.Pytester) -> None:
     differs = f"{{{PICKLED!r}: 'it is in memory'}}"
     assert outcomes(pytester, PICKLED, differs=differs) == {"xfailed": 4}
@@ -87,5 +88,6 @@ def test_a_test_that_differs_has_to_fail(pytester: pytest.Pytester) -> None:
     assert outcomes(pytester, "pickled_scope", differs=passing) == {"failed": 1}
 
 
+@pytest.mark.full
 def test_a_test_that_differs_has_to_exist(pytester: pytest.Pytester) -> None:
     assert outcomes(pytester, "pickled", differs="{'test_nothing': 'why'}") == {"errors": 1}

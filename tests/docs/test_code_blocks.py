@@ -31,25 +31,8 @@ PAGES = [
     ROOT / "README.md",
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "reference"),
 ]
-LONG = {
-    "bulk-load",
-    "checkpointed-work",
-    "custom-backend",
-    "export-import",
-    "from-airflow",
-    "incremental-loads",
-    "logs",
-    "monitoring",
-    "reconcile",
-    "running-pipelines",
-    "schedules-and-assets",
-    "spark-jobs",
-    "state-as-dataframes",
-    "state-in-executors",
-    "streaming",
-    "watchers",
-}
-"""Pages that start Spark or many processes."""
+QUICK = {"README", "task-store", "asset-store", "scripts-and-notebooks"}
+"""Pages that `make test` runs: the first ones that a user reads, none of which starts Spark."""
 FENCED = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"  # → (.+)$")
 FAILURE = re.compile(r"^error: | failed ", re.MULTILINE)
@@ -156,7 +139,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=[pytest.mark.full] * (page.stem in LONG)) for page in PAGES],
+    [pytest.param(page, marks=[pytest.mark.full] * (page.stem not in QUICK)) for page in PAGES],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_the_code_blocks_of_the_page_run(page: Path, names: dict[str, Any]) -> None:

@@ -100,6 +100,7 @@ def test_opening_a_new_store_on_a_full_disk_is_an_error(disk: Disk) -> None:
         store.execute(c.RegisterTask(TASK))
 
 
+@pytest.mark.full
 def test_a_write_over_the_file_size_limit_is_an_error(tmp_path: Path) -> None:
     """Run without mounting anything, as for a user whose quota is used up."""
     url = f"sqlite:///{tmp_path / 'store.db'}"

@@ -149,6 +149,7 @@ def test_the_list_of_commands_is_complete() -> None:
     assert {type(command) for command in COMMANDS} == commands - bases - without_tables
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", MODES)
 def test_a_command_on_dropped_tables_is_an_error(database_url: str, mode: str) -> None:
     client = open_client(mode, SqlStore(database_url))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 
+import pytest
 from project import Project, Result, wait_until
 
 from holdfast import commands as c
@@ -26,6 +27,7 @@ def checks(project: Project) -> tuple[Result, Result]:
     return project.holdfast("scheduler", "check"), project.holdfast("triggerer", "check")
 
 
+@pytest.mark.full
 def test_services_are_alive_until_they_stop_or_are_killed(project: Project) -> None:
     project.path("dags").mkdir()
     project.write("short/sitecustomize.py", SHORT_LEASE)

@@ -187,6 +187,7 @@ def test_tokens_that_expired_while_the_server_was_down_cost_no_attempt(
     assert [len(project.store.execute(one)) for one in attempts] == [1, 1, 1]
 
 
+@pytest.mark.full
 def test_another_signing_key_than_the_servers_is_an_error_at_the_start(
     project: Project, servers: list[Served]
 ) -> None:

@@ -61,6 +61,7 @@ def spans(project: Project) -> list[dict[str, Any]]:
     return [json.loads(line) for line in project.read("spans").splitlines()]
 
 
+@pytest.mark.full
 def test_a_run_is_one_trace_through_all_processes_and_the_server(project: Project) -> None:
     project.write("otel/sitecustomize.py", PROVIDER)
     project.environ["PYTHONPATH"] = str(project.path("otel"))

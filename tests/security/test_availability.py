@@ -135,6 +135,7 @@ def test_unread_responses_do_not_block_others(
     assert found == 200
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", ["/metrics", "/openapi.json", "/health/live"])
 def test_pipelined_requests_do_not_keep_a_new_connection_waiting(
     server: EmbeddedServer, path: str

@@ -261,6 +261,7 @@ def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     assert "--port" in said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "two..dots", "x" * 64, ""])
 def test_an_address_of_another_machine_is_an_error(tmp_path: Path, host: str) -> None:
     status, said = refused(tmp_path, "--host", host)
@@ -269,6 +270,7 @@ def test_an_address_of_another_machine_is_an_error(tmp_path: Path, host: str) ->
     assert f"cannot listen on {host}:0: " in said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("names", "said"),
     [
@@ -291,6 +293,7 @@ def test_an_unusable_certificate_is_an_error(
     assert (status, said in error) == (2, True), error
 
 
+@pytest.mark.full
 def test_a_database_that_is_not_migrated_is_an_error(tmp_path: Path, postgres: Server) -> None:
     status, said = refused(tmp_path, HOLDFAST__DATABASE__URL=postgres.new_database())
 
@@ -298,6 +301,7 @@ def test_a_database_that_is_not_migrated_is_an_error(tmp_path: Path, postgres: S
     assert "holdfast db migrate" in said
 
 
+@pytest.mark.full
 def test_keys_readable_by_others_are_an_error(tmp_path: Path) -> None:
     task_token(tmp_path)
     (tmp_path / ".holdfast" / "signing-keys.json").chmod(0o644)

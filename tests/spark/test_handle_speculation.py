@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark import TaskContext
 from pyspark.sql import Row, SparkSession
 from sparks import CONF, bare_python
@@ -55,6 +56,7 @@ def load(directory: Path, master: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.full
 def test_speculative_copies_leave_the_same_state_as_one(
     tmp_path: Path, in_process: Callable[..., Any]
 ) -> None:

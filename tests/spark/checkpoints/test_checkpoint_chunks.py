@@ -123,6 +123,7 @@ def test_chunks_of_both_layouts_and_of_another_format_are_read_together(
     assert Counter(row.chunk for row in rows) == dict.fromkeys(["01", "02", "03", "04", "05"], 2)
 
 
+@pytest.mark.full
 def test_an_invalid_list_of_paths_is_refused(spark: SparkSession) -> None:
     for paths in ([], "lake/orders"):
         with pytest.raises(InvalidInput, match="paths that write_chunks returned"):

@@ -194,6 +194,7 @@ def test_a_cursor_that_is_all_null_is_an_error_or_nothing_new(
     assert orders.entry("watermark") is None
 
 
+@pytest.mark.full
 def test_too_many_rows_to_remember_are_an_error_that_moves_nothing(
     df: DataFrame, orders: AssetStore
 ) -> None:

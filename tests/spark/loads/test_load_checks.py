@@ -140,6 +140,7 @@ def test_a_changed_schema_fails_a_contract_or_is_reported(
     assert len(orders.history("watermark/schema")) == 2
 
 
+@pytest.mark.full
 def test_a_failing_duplicate_is_quarantined_once_and_hides_no_good_row(
     classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
 ) -> None:

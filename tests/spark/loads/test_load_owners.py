@@ -129,6 +129,7 @@ def test_a_load_with_other_rules_replaces_the_files_of_its_predecessor(
     assert ids(read_loads(spark, asset, target)) == [2]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("storage")
 def test_times_in_the_names_of_partitions_are_those_that_were_saved(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
@@ -612,6 +613,7 @@ def test_the_quarantine_of_a_repeated_backfill_is_not_read(
     assert ids(read_loads(spark, orders, bad)) == [7]
 
 
+@pytest.mark.full
 def test_the_quarantine_of_a_backfill_is_read_as_long_as_its_data(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:

@@ -117,6 +117,7 @@ def test_null_in_the_only_column_of_csv_is_refused(trip: Trip, header: str, kind
     assert trip.rows([(None, 1)], f"v {kind}, at long", null) == [(None, 1)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("value", ["", " ", "\t", '"', "\n"])
 def test_text_in_the_only_column_of_csv_is_read_as_it_was_saved(trip: Trip, value: str) -> None:
     output = {"format": "csv", "partition_by": "at"}
@@ -124,6 +125,7 @@ def test_text_in_the_only_column_of_csv_is_read_as_it_was_saved(trip: Trip, valu
     assert trip.rows([(value, 1)], "v string, at long", output) == [(value, 1)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("options", "lost"),
     [
@@ -165,6 +167,7 @@ def test_a_number_that_stands_for_null_is_refused(trip: Trip) -> None:
     assert trip.rows([(None, 1)], "v int, at long", output) == [(None, 1)]
 
 
+@pytest.mark.full
 def test_rows_of_nulls_between_tabs_are_read(trip: Trip) -> None:
     output = {"format": "csv", "partition_by": "at", "options": {"sep": "\t"}}
 
@@ -199,6 +202,7 @@ def test_lines_of_text_are_read_as_they_were_saved_or_refused(trip: Trip) -> Non
         assert trip.refuses((value, 1), "v string, at long", output)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("format", ["csv", "json", "xml"])
 def test_text_that_is_no_utf_8_is_refused(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, format: str
@@ -213,6 +217,7 @@ def test_text_that_is_no_utf_8_is_refused(
         )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("value", "is_kept"),
     [

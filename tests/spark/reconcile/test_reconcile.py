@@ -117,6 +117,7 @@ def test_the_report_lists_orphans_and_lost_references(
     ]
 
 
+@pytest.mark.full
 def test_only_old_orphans_are_deleted(files: Files) -> None:
     before = files.planted.objects()
 

@@ -68,6 +68,7 @@ def age_loads(url: str) -> None:
     engine.dispose()
 
 
+@pytest.mark.full
 def test_a_task_writes_its_own_store_and_no_other(
     local_spark: SparkSession, server: EmbeddedServer, connection: Connection
 ) -> None:

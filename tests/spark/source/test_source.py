@@ -98,6 +98,7 @@ def test_one_dataframe_serves_many_queries(at_server: SparkSession) -> None:
     assert entries.count() == 4
 
 
+@pytest.mark.full
 def test_columns_and_rows_are_chosen_by_the_store(at_server: SparkSession) -> None:
     options = {"columns": "key, value", "where": "task_id = 'load' AND startswith(key, 'file ')"}
 

@@ -74,6 +74,7 @@ def test_every_row_of_a_large_table_is_read_once(
     assert read.sum == MANY * (MANY - 1) // 2
 
 
+@pytest.mark.full
 def test_the_store_finds_rows_and_keeps_null_from_empty(
     local_spark: SparkSession, database_url: str
 ) -> None:
@@ -203,6 +204,7 @@ def test_all_partitions_are_read_in_one_snapshot(
     assert entries.count() == 0
 
 
+@pytest.mark.full
 def test_a_later_reader_joins_the_snapshot(postgres_database: ServerDatabase) -> None:
     url = postgres_database.empty()
     fill(url, 3)
