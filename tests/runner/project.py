@@ -174,19 +174,19 @@ class Project:
 
     def processes(self, command: str = "") -> list[int]:
         """Return the living processes of this project, or those of them with that text in the
-        command line."""
+        command line, oldest first."""
         wanted = f"{MARK}={self.mark}".encode()
         found = []
-        for entry in sorted(Path("/proc").glob("[0-9]*"), key=lambda entry: int(entry.name)):
+        for pid, state, relatives in _all_processes():
             with suppress(OSError):
-                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                entry = Path("/proc", str(pid))
                 # Only root can read the environment of a process that is not dumpable.
-                own = not self.groups.isdisjoint(map(int, stat[1:3]))
+                own = not self.groups.isdisjoint(relatives)
                 if own or wanted in (entry / "environ").read_bytes():
-                    self.groups.add(int(entry.name))
+                    self.groups.add(pid)
                     line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    if stat[0] != "Z" and command in line:
-                        found.append(int(entry.name))
+                    if state != "Z" and command in line:
+                        found.append(pid)
         return found
 
     def close(self) -> list[int]:
@@ -198,6 +198,18 @@ class Project:
         left = self.processes()
         send_signal(left, signal.SIGKILL)
         return left
+
+
+def _all_processes() -> list[tuple[int, str, tuple[int, int]]]:
+    """Return the processes of this machine, oldest first, whatever their numbers, which begin anew
+    at the highest: each with its state, its parent and its group."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            stat = (entry / "stat").read_text().rpartition(")")[2].split()
+            relatives = int(stat[1]), int(stat[2])
+            found.append((int(stat[19]), int(entry.name), stat[0], relatives))
+    return [one[1:] for one in sorted(found)]
 
 
 def send_signal(pids: Iterable[int], number: int) -> None:

@@ -260,7 +260,7 @@ def test_callbacks_that_are_called_again_wait_for_the_store(project: Project) ->
     with project.start("run", "dag.py", "--run-id", "r", PYTHONPATH=faults) as process:
         wait_until(lambda: project.read("notes"))
         project.write("killed", "")
-        os.kill(min(project.processes("holdfast.runner.supervisor")), signal.SIGKILL)
+        os.kill(project.processes("holdfast.runner.supervisor")[0], signal.SIGKILL)
         _, said = process.communicate(timeout=60)
 
     assert "callbacks of task d/r/work are waiting for the store" in said
@@ -280,11 +280,11 @@ def test_callbacks_that_a_stopped_supervisor_gave_up_are_called_by_the_next(
     with project.start("run", "dag.py", "--run-id", "r", PYTHONPATH=faults) as process:
         wait_until(lambda: project.read("notes"))
         project.write("killed", "")
-        os.kill(min(project.processes("holdfast.runner.supervisor")), signal.SIGKILL)
+        os.kill(project.processes("holdfast.runner.supervisor")[0], signal.SIGKILL)
         assert process.stderr is not None
         while "are waiting for the store" not in process.stderr.readline():
             pass
-        os.kill(min(project.processes("holdfast.runner.supervisor")), signal.SIGTERM)
+        os.kill(project.processes("holdfast.runner.supervisor")[0], signal.SIGTERM)
         project.write("stopped", "")
         process.communicate(timeout=60)
 
@@ -299,7 +299,7 @@ def test_callbacks_do_not_depend_on_the_answer_to_an_interruption(project: Proje
     with project.service("scheduler", "dags") as scheduler:
         wait_until(lambda: project.read("notes").count("works") == 2)
         workers = {one.worker for i in (0, 1) for one in _attempts(project, i)}
-        supervisor = min(project.processes("holdfast.runner.supervisor"))
+        supervisor = project.processes("holdfast.runner.supervisor")[0]
         scheduler.kill()
         os.kill(supervisor, signal.SIGKILL)
         scheduler.wait()
@@ -321,7 +321,7 @@ def test_a_marked_task_has_no_callback_when_its_supervisor_dies(
         wait_until(lambda: project.read("notes"))
         instance = ("d", "r", "work", "--map-index", "0")
         marked = project.holdfast("tasks", "mark", *instance, f"--{state}")
-        os.kill(min(project.processes("holdfast.runner.supervisor")), signal.SIGKILL)
+        os.kill(project.processes("holdfast.runner.supervisor")[0], signal.SIGKILL)
         process.communicate(timeout=60)
 
     assert marked.status == 0, marked.err

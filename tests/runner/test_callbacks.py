@@ -139,7 +139,7 @@ def test_callbacks_killed_with_their_supervisor_are_called_again(
     project.write("dag.py", dag)
     with project.start("run", "dag.py", "--run-id", "r") as process:
         wait_until(lambda: project.read("notes"))
-        os.kill(min(project.processes(victim)), signal.SIGKILL)
+        os.kill(project.processes(victim)[0], signal.SIGKILL)
         _, said = process.communicate(timeout=30)
 
     assert process.returncode == 0, said

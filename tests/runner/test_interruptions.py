@@ -181,7 +181,7 @@ def test_an_import_that_a_stopped_supervisor_gave_up_is_done_by_the_next(
     faults = str(project.path("faults"))
     with project.start("run", "dag.py", "--run-id", "r", PYTHONPATH=faults) as process:
         wait_until(project.path("slow").exists)
-        os.kill(min(project.processes("holdfast.runner.supervisor")), number)
+        os.kill(project.processes("holdfast.runner.supervisor")[0], number)
         _, said = process.communicate(timeout=60)
 
     assert process.returncode == 0, said
