@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from project import Project, new_project, wait_until
 
-from holdfast.environment import start_hidden
+from holdfast.environment import SOCKET, start_hidden
 
 KEY = "a-key-of-the-test-that-is-long-enough"
 LOOK = """
@@ -28,6 +28,7 @@ WAITING = """
 
         @task
         def wait():
+            open("waiting", "w").close()
             while not os.path.exists("go"):
                 time.sleep(0.05)
 
@@ -51,6 +52,7 @@ def test_a_hidden_process_gets_its_settings_after_its_start(
     monkeypatch.setenv("HOLDFAST__API__SIGNING_KEY", KEY)
     monkeypatch.setenv("PGPASSWORD", KEY)
     monkeypatch.setenv("HOLDFAST__DATABASE__URL", "sqlite:////withheld")
+    monkeypatch.setenv("MYSQL_PWD", "caf\udce9")  # not UTF-8
     monkeypatch.setenv("OTHER", "public")
 
     started = start_hidden(
@@ -65,7 +67,7 @@ def test_a_hidden_process_gets_its_settings_after_its_start(
     assert "HOLDFAST__" not in before
     assert "OTHER=public" in before
     assert (after["HOLDFAST__API__SIGNING_KEY"], after["PGPASSWORD"]) == (KEY, KEY)
-    assert after["OTHER"] == "public"
+    assert (after["MYSQL_PWD"], after["OTHER"]) == ("caf\udce9", "public")
     assert "HOLDFAST__DATABASE__URL" not in after
     assert "HOLDFAST_ENVIRONMENT_SOCKET" not in after
 
@@ -80,7 +82,7 @@ def test_no_process_below_a_run_starts_with_its_secrets(tmp_path: Path) -> None:
     with new_project(tmp_path, HOLDFAST__API__SIGNING_KEY=KEY) as project:
         project.write("dag.py", WAITING)
         with project.start("run", "dag.py", "--run-id", "r") as run:
-            wait_until(lambda: len(below(project, run.pid)) >= 3)
+            wait_until(project.path("waiting").exists)
             found = [environment(pid) for pid in below(project, run.pid)]
             project.path("go").touch()
             _, err = run.communicate(timeout=60)
@@ -104,3 +106,14 @@ def test_no_process_below_a_server_of_several_starts_with_its_secrets(tmp_path: 
 
 def below(project: Project, pid: int) -> list[int]:
     return [one for one in project.processes() if one != pid]
+
+
+@pytest.mark.parametrize("number", ["\u00b2", "99", "x"])
+def test_a_variable_that_names_no_socket_is_an_error_that_says_so(
+    monkeypatch: pytest.MonkeyPatch, number: str
+) -> None:
+    monkeypatch.setenv(SOCKET, number)
+
+    done = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True)
+
+    assert f"InvalidSettings: the variable {SOCKET} is '{number}'" in done.stderr

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.errors import InvalidSettings
 from holdfast.process import hide_this_process
 from holdfast.settings import VARIABLE_PREFIX
 
@@ -48,7 +49,9 @@ def start_hidden(
     **options: Any,
 ) -> subprocess.Popen[bytes]:
     """Start a process of Holdfast that calls `hide`, with the environment of this one."""
-    given = {name: text for name, text in private_environment().items() if name not in without}
+    private = private_environment().items()
+    given = {os.fsencode(name): os.fsencode(text) for name, text in private if name not in without}
+    message = msgspec.msgpack.encode(given)
     ours, its = socket.socketpair()
     with ours:
         with its:
@@ -56,16 +59,24 @@ def start_hidden(
             fds = (*pass_fds, its.fileno())
             started = subprocess.Popen(command, env=environ, pass_fds=fds, **options)
         with suppress(OSError):  # it has died, which its parent notices
-            ours.sendall(msgspec.json.encode(given))
+            ours.sendall(message)
     return started
 
 
 def hide() -> None:
     """Hide this process from others of the user, then take over what `start_hidden` passes."""
     hide_this_process()
-    if (number := os.environ.pop(SOCKET, "")).isdigit():
+    if not (number := os.environ.pop(SOCKET, "")):
+        return
+    try:
         with socket.socket(fileno=int(number)) as given, given.makefile("rb") as stream:
-            os.environ.update(msgspec.json.decode(stream.read(), type=dict[str, str]))
+            sent = msgspec.msgpack.decode(stream.read(), type=dict[bytes, bytes])
+    except (OSError, ValueError):
+        raise InvalidSettings(
+            f"the variable {SOCKET} is {number!r}, which is no socket",
+            hint="only Holdfast sets it, for processes that it starts; unset it",
+        ) from None
+    os.environb.update(sent)
 
 
 def _is_private(name: str) -> bool:

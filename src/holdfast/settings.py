@@ -80,17 +80,26 @@ def _logs_url(given: Given) -> str:
     return text
 
 
+def _from_json(given: Given, empty: str) -> Any:
+    if given.typed:
+        return given.value
+    try:
+        return msgspec.json.decode(given.value or empty)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def _former_urls(given: Given) -> tuple[str, ...]:
     from holdfast.model.object_url import parse
 
-    value = given.value if given.typed else msgspec.json.decode(given.value or "[]")
+    value = _from_json(given, "[]")
     return tuple(str(parse(url)) for url in msgspec.convert(value, tuple[str, ...]))
 
 
 def _spark_conf(given: Given) -> dict[str, str]:
     """Return Spark settings as flat text. Raise NotAllowed without values, which may be secret."""
     try:
-        table = given.value if given.typed else msgspec.json.decode(given.value or "{}")
+        table = _from_json(given, "{}")
         return dict(_flat(table, ""))
     except (ValueError, TypeError) as error:
         raise NotAllowed(str(error)) from None
@@ -133,7 +142,7 @@ def _dotted_name(given: Given) -> str:
 
 
 def _late_assets(given: Given) -> dict[str, timedelta]:
-    table = given.value if given.typed else msgspec.json.decode(given.value or "{}")
+    table = _from_json(given, "{}")
     if not isinstance(table, dict):
         raise NotAllowed("it is not a table")
     limits = {}

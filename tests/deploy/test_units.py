@@ -136,7 +136,7 @@ class Machine:
         path = DEPLOY / "systemd" / f"{name}.service"
         dags = str(self.project.path("dags"))
         given = [part.replace("/srv/holdfast/dags/current", dags) for part in unit(path).command]
-        for old, new in {"%i": "", "%H": socket.gethostname(), **replaced}.items():
+        for old, new in {"%i": "", **replaced}.items():
             given = [part.replace(old, new) for part in given]
         prefix = (
             [

@@ -283,3 +283,14 @@ def test_a_log_is_read_while_files_of_it_are_deleted(tmp_path):
     thread.join()
 
     assert all(text.startswith(b"000000000\n") for text in read if text)
+
+
+def test_files_that_a_task_names_like_pieces_are_ignored(tmp_path):
+    path = tmp_path / "1.log"
+    for name in ("1.log.00000000000000000000", "1.log.99999999999999999999"):
+        (tmp_path / name).write_bytes(b"forged\n")
+
+    assert LogFile(path).list() == ()
+
+    path.write_bytes(b"line\n")
+    assert whole(LogFile(path)) == b"line\n"

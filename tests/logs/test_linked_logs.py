@@ -235,3 +235,48 @@ def test_a_log_below_several_directories_is_read_as_one_in_its_own(tmp_path: Pat
 
     assert LogFile(tmp_path / KEY, tmp_path).list() == LogFile(tmp_path / KEY).list()
     assert len(LogFile(tmp_path / KEY).list()) > 1
+
+
+def test_a_tree_that_is_nested_too_deeply_stops_no_other_deletion(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    deep = tmp_path / "logs/etl/a"
+    for _ in range(100):
+        deep.mkdir(parents=True)
+        os.chdir(deep)
+        deep = Path("d")
+    old = tmp_path / "logs" / KEY
+    old.parent.mkdir(parents=True)
+    old.write_text("old\n")
+    os.utime(old, (0, 0))
+    os.chdir(tmp_path)
+
+    with SqlStore(f"sqlite:///{tmp_path}/holdfast.db") as store:
+        assert delete_old_logs(store, tmp_path, timedelta(days=1)) == 1
+    delete_local_logs(tmp_path, "etl", "a")
+
+    assert (
+        "cannot be deleted: 1; first: [Errno 40] directories are nested too deeply" in caplog.text
+    )
+    assert "logs of etl/a cannot be deleted" in caplog.text
+
+
+def test_a_file_that_cannot_be_deleted_keeps_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("1.log", "kept", "z.log"):
+        path = tmp_path / "logs/etl/r1/load" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("text\n")
+    unlink = os.unlink
+
+    def refuse(name: str, **options: Any) -> None:
+        if name == "kept":
+            raise PermissionError(1, "not permitted", name)
+        unlink(name, **options)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    delete_local_logs(tmp_path, "etl", "r1")
+
+    assert files(tmp_path / "logs") == ["kept"]
+    assert "logs of etl/r1 cannot be deleted: [Errno 1] not permitted: 'kept'" in caplog.text

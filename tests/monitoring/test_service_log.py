@@ -105,5 +105,5 @@ def test_control_characters_in_a_message_are_escaped() -> None:
     """)
 
     said = [LINE.sub("", line) for line in lines]
-    assert said == ["a\tb\\x1b[2J\\x9b31m\\x7f\\x00", "next", "last", ""]
+    assert said == ["a\tb\\x1b[2J\\x9b31m\\x7f\\x00", "next\\x85last", ""]
     assert all(map(LINE.match, lines))

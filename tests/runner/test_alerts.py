@@ -132,6 +132,8 @@ def test_a_broken_file_is_reported_once_by_two_schedulers_and_resolved(
             project.service("scheduler", "dags", **to(receiver)),
         ):
             wait_until(lambda: receiver.taken != [], timeout=120)
+            # Until that is recorded, a killed scheduler holds the alert by its lease.
+            wait_until(lambda: project.store.execute(c.ListAlerts())[0].delivered)
             first.kill()
             project.write("dags/etl.py", FAILING)
             wait_until(lambda: len(receiver.taken) == 2, timeout=60)

@@ -225,6 +225,20 @@ def test_missing_callbacks_of_a_removed_task_are_logged(project: Project) -> Non
 
 
 @pytest.mark.full
+def test_callbacks_that_wait_for_a_file_are_dropped_with_their_task(project: Project) -> None:
+    project.write("dags/d.py", FAILS_WHEN_TOLD)
+    with project.service("scheduler", "dags"):
+        wait_until(lambda: project.read("notes"))
+        project.write("dags/d.py", FAILS_WHEN_TOLD + "raise ValueError")
+        project.write("go", "")
+        wait_until(lambda: "wait until their DAG file is fixed" in project.read("scheduler.err"))
+        project.write("dags/d.py", FAILS_WHEN_TOLD.replace("work()", "other()"))
+        wait_until(lambda: "no longer has this task" in project.read("scheduler.err"), timeout=60)
+
+    assert "failure 1" not in project.read("notes")
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("dag", [SLOW_OF_A_RUN, SLOW_OF_A_TASK], ids=["run", "task"])
 def test_callbacks_continue_when_all_processes_get_sigterm(project: Project, dag: str) -> None:
     project.write("dags/d.py", dag)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -245,17 +246,40 @@ def test_a_dag_that_was_run_by_hand_elsewhere_is_not_forgotten(
     assert site.holders() == {"sales": "a.py"}
 
 
-def test_the_error_of_a_file_that_is_removed_while_no_scheduler_runs_is_forgotten(
-    site: Site,
+def test_the_dags_of_another_directory_stay_while_its_scheduler_is_down(
+    forward: Callable[[float], None], site: Site, tmp_path: Path
+) -> None:
+    site.hold("a.py", "sales")
+    site.directory = tmp_path / "other"
+    site.directory.mkdir()
+    site.known = site.scheduler()
+    site.hold("b.py", "stock")
+    unsee(site, "sales")
+
+    for _ in range(3):
+        site.known.look()
+        forward(known_dags.SEEN_INTERVAL)
+
+    assert site.holders() == {"sales": "a.py", "stock": "b.py"}
+
+
+def test_an_error_is_forgotten_once_no_scheduler_reports_it(
+    forward: Callable[[float], None], site: Site, tmp_path: Path
 ) -> None:
     site.hold("a.py", error="SyntaxError")
     site.hold("b.py", error="SyntaxError")
-    site.path("a.py").unlink()
+    site.directory = tmp_path / "other"
+    site.directory.mkdir()
 
     site.known = site.scheduler()
     site.known.look()
+    at_once = set(site.errors())
+    with closing(sqlite3.connect(site.store_file)) as database, database:
+        database.execute("UPDATE hf_dag_file SET saved_at = 0 WHERE file = 'a.py'")
+    forward(known_dags.ERROR_INTERVAL.total_seconds())
+    site.known.look()
 
-    assert set(site.errors()) == {"b.py"}
+    assert (at_once, set(site.errors())) == ({"a.py", "b.py"}, {"b.py"})
 
 
 def test_a_file_removed_during_its_import_leaves_no_error(site: Site) -> None:

@@ -38,7 +38,7 @@ def test_services_are_alive_until_they_stop_or_are_killed(project: Project) -> N
             wait_until(lambda: alive(project) == {"scheduler", "triggerer"})
             both = checks(project)
             here = socket.gethostname()
-            named = project.holdfast("scheduler", "check", "--host", here, "--json")
+            named = project.holdfast("scheduler", "check", "--here", "--json")
             elsewhere = project.holdfast("triggerer", "check", "--host", "elsewhere")
         scheduler.kill()
         scheduler.wait()

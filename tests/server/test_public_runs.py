@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPConnection
 from pathlib import Path
 from threading import current_thread
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pipeline
 import pytest
 from public_client import STATE, Api, serving, state_of
 from servers import SqliteDatabase
+from talk import ask
 
 from holdfast import commands as c
 from holdfast.actions.logs import run_logs
@@ -191,6 +194,25 @@ def test_logs_are_not_deleted_by_the_threads_of_the_database(
     api.ask("DELETE", "/dags/etl")
 
     assert threads == ["logs"] * 3
+
+
+def test_a_deletion_that_is_sent_again_keeps_the_logs_of_a_new_run(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted: list[object] = []
+    monkeypatch.setattr(execution, "delete_logs", lambda *which: deleted.append(which[1:]))
+    body = msgspec.json.encode({"command": "DeleteRun", "dag_id": "etl", "run_id": "r2"})
+    headers = {"Authorization": f"Bearer {api.token}", "Idempotency-Key": "client:1"}
+    headers["Content-Type"] = "application/json"
+    answers = []
+    for _ in range(2):
+        api.store.execute(c.CreateRun(dag_id="etl", run_id="r2"))
+        connection = HTTPConnection(api.server.url.removeprefix("http://"), timeout=20)
+        answers.append(ask(connection, "POST", "/execution/commands", body, headers))
+
+    assert [answer.status for answer in answers] == [200, 200]
+    assert deleted == [("etl", "r2")]
+    assert api.store.execute(c.GetRun("etl", "r2")).run_id == "r2"
 
 
 def test_a_run_with_a_holder_is_not_deleted(api: Api) -> None:

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Set
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from holdfast.actions.logs import (
     service_logs,
     watcher_log,
 )
-from holdfast.logs.directory import Directory
+from holdfast.logs.directory import Directory, walk
 from holdfast.logs.files import log_of
 from holdfast.model.path_part import path_part, text_of
 from holdfast.model.run import TaskState
@@ -82,13 +82,12 @@ def _live_logs(store: Store, home: Path) -> Iterator[Path]:
 
 def _delete_older(root: Path, oldest: float, live: Set[Path], failures: list[OSError]) -> int:
     count = 0
-    with _noting(failures):
+    with _noting(failures), ExitStack() as stack:
         # By descriptor: a directory may become a link while it is looked at.
-        top = os.path.realpath(root)
-        for path, directories, files, descriptor in os.fwalk(
-            top, topdown=False, onerror=failures.append
-        ):
-            folder = root / os.path.relpath(path, top)
+        top = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        stack.callback(os.close, top)
+        for path, directories, files, descriptor in walk(top, failures.append):
+            folder = root / path
             for name in files:
                 with _noting(failures, folder / name):
                     written = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mtime
@@ -138,6 +137,9 @@ def _remove_empty(directory: Path) -> None:
 
 
 def _delete_below(home: Path, key: str) -> None:
-    """Delete the logs of a key as far as possible, and directories that are empty then."""
-    with suppress(OSError):
+    """Delete the logs of a key as far as possible, and directories that are empty then. Log what
+    cannot be deleted."""
+    try:
         Directory(str(logs_directory(home))).delete_tree(key)
+    except OSError as error:
+        log.warning("logs of %s cannot be deleted: %s", key, error)

@@ -51,7 +51,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if sys.stdout.isatty():
         print_rich_table(columns, rows)
     else:
-        print_lines("\t".join(map(escaped_lines, row)) for row in [columns, *rows])
+        print_lines("\t".join(map(_on_one_line, row)) for row in [columns, *rows])
+
+
+def _on_one_line(cell: str) -> str:
+    return escaped_lines(cell).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -21,7 +21,7 @@ from holdfast.environment import hide
 from holdfast.errors import NotFound
 from holdfast.model.service import Service, ServiceKind
 from holdfast.monitoring.service_log import logging_to_stderr
-from holdfast.process import call_on_signals
+from holdfast.process import call_on_signals, this_process
 from holdfast.settings import Settings, load
 
 ROUND = 0.5
@@ -107,30 +107,39 @@ def triggerer(with_parent: int | None) -> None:
 _host_filter = click.option(
     "--host", metavar="NAME", help="Only those on the machine, or in the container, of this name."
 )
+_here_filter = click.option(
+    "--here", is_flag=True, help="Only those on this machine, or in this container."
+)
 
 
 @click.command("scheduler check")
 @_host_filter
+@_here_filter
 @json_option
-def check_scheduler(host: str | None, as_json: bool) -> None:
+def check_scheduler(host: str | None, here: bool, as_json: bool) -> None:
     """Check that a scheduler is alive, for probes. The exit status is 1 if none is.
 
     A scheduler reports a sign of life every 5 seconds, and is alive for 30 seconds after each. A
     directory of DAG files with the name `check` is given as `./check`.
     """
-    _check(ServiceKind.SCHEDULER, host, as_json)
+    _check(ServiceKind.SCHEDULER, host, here, as_json)
 
 
 @click.command("triggerer check")
 @_host_filter
+@_here_filter
 @json_option
-def check_triggerer(host: str | None, as_json: bool) -> None:
+def check_triggerer(host: str | None, here: bool, as_json: bool) -> None:
     """Check that a triggerer is alive, for probes. The exit status is 1 if none is."""
-    _check(ServiceKind.TRIGGERER, host, as_json)
+    _check(ServiceKind.TRIGGERER, host, here, as_json)
 
 
-def _check(kind: ServiceKind, host: str | None, as_json: bool) -> None:
-    with open_store(load()) as store:
+def _check(kind: ServiceKind, host: str | None, here: bool, as_json: bool) -> None:
+    if host is not None and here:
+        raise click.UsageError("give --host or --here, not both")
+    if here:
+        host = this_process().hostname
+    with open_store(_load_hidden()) as store:
         services = store.execute(c.ListServices())
     found = [
         one

@@ -62,7 +62,11 @@ class ListAlerts(Command[tuple[Alert, ...]], frozen=True):
 
     category = Category.READS
     paged = True
+    sized = True
+    measured = attrgetter("facts")
     identity = attrgetter("id")
 
-    limit: int = 100
+    limit: int | None = None
     offset: int = 0
+    max_size: int | None = None
+    """Limit in characters of facts: the answer ends with the alert that exceeds it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from stat import S_ISREG
 from typing import Final
@@ -17,6 +17,8 @@ from uuid import uuid4
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY
 # Without O_NONBLOCK, a named pipe would block until somebody writes to it.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+_DEEPEST: Final = 32
+"""Levels of directories that are walked; logs have fewer. Each level takes up a descriptor."""
 
 
 class Directory:
@@ -61,10 +63,10 @@ class Directory:
     def names(self, folder: str) -> Iterator[tuple[str, int]]:
         """Yield the path of each file below a folder, relative to it, and its size."""
         with suppress(FileNotFoundError), self._opened(folder) as chain:
-            for path, _, files, descriptor in os.fwalk(".", dir_fd=chain[-1]):
+            for path, _, files, descriptor in walk(chain[-1], _raise):
                 for name in files:
                     with suppress(FileNotFoundError):
-                        yield _relative(path, name), _size(name, descriptor)
+                        yield f"{path}{name}", _size(name, descriptor)
 
     def files(self, folder: str) -> dict[str, int]:
         """Return the sizes of the files in a folder by their names."""
@@ -84,18 +86,25 @@ class Directory:
 
     def delete_tree(self, folder: str) -> None:
         """Delete a folder with everything in it, and directories that are empty then. Links are
-        deleted, not followed."""
+        deleted, not followed. Raise the first OSError once everything else is deleted."""
+        failures: list[OSError] = []
+        with suppress(FileNotFoundError), self._opened(folder) as chain:
+            for _, directories, files, descriptor in walk(chain[-1], failures.append):
+                for remove, names in ((os.unlink, files), (os.rmdir, directories)):
+                    for name in names:
+                        try:
+                            remove(name, dir_fd=descriptor)
+                        except FileNotFoundError:
+                            pass
+                        except OSError as error:
+                            failures.append(error)
+            _remove_empty(folder, chain)
         above, _, name = folder.rpartition("/")
-        with suppress(FileNotFoundError), self._opened(above) as chain:
-            walk = os.fwalk(name, topdown=False, dir_fd=chain[-1])
-            for _, directories, files, descriptor in walk:
-                for one in files:
-                    with suppress(FileNotFoundError):
-                        os.unlink(one, dir_fd=descriptor)
-                for one in directories:
-                    _remove(one, descriptor)
-            _remove(name, chain[-1])
+        with suppress(OSError), self._opened(above) as chain:
+            os.unlink(name, dir_fd=chain[-1])  # a link in place of the folder
             _remove_empty(above, chain)
+        if failures:
+            raise failures[0]
 
     @contextmanager
     def _opened(self, folder: str, *, create: bool = False) -> Iterator[list[int]]:
@@ -112,6 +121,39 @@ class Directory:
                     chain.append(os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=chain[-1]))
                 stack.callback(os.close, chain[-1])
             yield chain
+
+
+def walk(
+    directory: int, failed: Callable[[OSError], object], path: str = "", depth: int = 0
+) -> Iterator[tuple[str, list[str], list[str], int]]:
+    """Yield each directory below one, from the innermost outward: its path, which ends in `/`, the
+    names of its directories and other files, and its descriptor. Links are not followed.
+
+    Call `failed` with an error, and go on: for a directory that cannot be read, or is nested deeper
+    than any of ours. The path of the given directory itself is empty.
+    """
+    with os.scandir(directory) as found:
+        kinds = [(one.name, one.is_dir(follow_symlinks=False)) for one in found]
+    directories = [name for name, is_directory in kinds if is_directory]
+    for name in directories:
+        if depth == _DEEPEST:
+            failed(OSError(errno.ELOOP, "directories are nested too deeply", f"{path}{name}"))
+            continue
+        try:
+            inner = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+            try:
+                yield from walk(inner, failed, f"{path}{name}/", depth + 1)
+            finally:
+                os.close(inner)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            failed(error)
+    yield path, directories, [name for name, is_directory in kinds if not is_directory], directory
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 @contextmanager
@@ -135,19 +177,6 @@ def _size(name: str, directory: int) -> int:
 
 def _parts(folder: str) -> list[str]:
     return folder.split("/") if folder else []
-
-
-def _relative(path: str, name: str) -> str:
-    return os.path.normpath(f"{path}/{name}")
-
-
-def _remove(name: str, directory: int) -> None:
-    """Remove an empty directory, or a link to one."""
-    with suppress(FileNotFoundError):
-        try:
-            os.rmdir(name, dir_fd=directory)
-        except NotADirectoryError:
-            os.unlink(name, dir_fd=directory)
 
 
 def _remove_empty(folder: str, chain: list[int]) -> None:

@@ -139,7 +139,8 @@ def _starts_among(names: Collection[str], log: str) -> list[int]:
     for name in names:
         if name.startswith(log) and (match := _OFFSET.fullmatch(name[len(log) :])):
             found.append(int(match[1]))
-    return sorted(found)
+    # A task may create files of any name here.
+    return sorted({start for start in found if start < 2**63 and _file(log, start) in names})
 
 
 def _file(path: Path | str, start: int) -> str:

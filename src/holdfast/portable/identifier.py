@@ -13,7 +13,7 @@ from holdfast.errors import InvalidInput, InvalidType
 
 MAX_ID_LENGTH = 250
 MAX_ASSET_LENGTH = 1500
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def check_id(what: str, text: Any, limit: int = MAX_ID_LENGTH) -> str:
@@ -56,13 +56,13 @@ def one_line(text: str) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    """Return the text with its lines and tabs, and any other control character as `\\x1b`: printed
-    on a terminal, it moves no cursor and changes no colors."""
-    return "\n".join([_CONTROL.sub(_escaped, line) for line in text.splitlines()])
+    """Return the text with its lines and tabs, and any other control character or line separator as
+    `\\x1b` or `\\u2028`: printed on a terminal, it moves no cursor and changes no colors."""
+    return _CONTROL.sub(_escaped, text.replace("\r\n", "\n"))
 
 
 def _escaped(found: re.Match[str]) -> str:
-    return f"\\x{ord(found[0]):02x}"
+    return found[0].encode("unicode_escape").decode()
 
 
 def is_uuid(text: str) -> bool:

@@ -78,11 +78,14 @@ class Alerting:
         return c.NewAlert(self._channels, msgspec.json.encode(facts).decode())
 
     def deliver_newest(self) -> None:
-        """Deliver a few alerts that are due, new ones first."""
-        for channel in self._channels:
-            for _ in range(AT_ONCE):
-                if not self._deliver_one(channel):
-                    break
+        """Deliver a few alerts that are due, new ones first. The others are left to a scheduler."""
+        try:
+            for channel in self._channels:
+                for _ in range(AT_ONCE):
+                    if not self._deliver_one(channel):
+                        break
+        except HoldfastError as error:
+            log.warning("alerts cannot be delivered: %s", error.message)
 
     def _work(self, channel: Channel) -> None:
         next_check = 0.0

@@ -230,7 +230,7 @@ class Conductor:
         if now > self._reported + CHECK_INTERVAL:
             self._reported = now
             self._report_waits()
-        for call in self._calls.values():
+        for call in list(self._calls.values()):
             if call.again_at is not None and now >= call.again_at:
                 self._order_callbacks(call)
 
@@ -358,10 +358,16 @@ class Conductor:
         del self._calls[number]
 
     def _order_callbacks(self, call: Call) -> None:
-        """Order callbacks, or postpone them if the DAG's file is broken or missing."""
+        """Order callbacks, or postpone them if the DAG's file is broken or missing. Drop those of a
+        task that the DAG no longer has."""
         dag = self.dags.get(call.order.run.dag_id)
         if dag is None:
             call.again_at = time.monotonic() + CHECK_INTERVAL
+            return
+        attempt = call.order.attempt
+        if attempt is not None and dag.task(attempt.task.task_id) is None:
+            _log_removed(attempt.instance.scope)
+            del self._calls[call.order.number]
             return
         call.again_at = None
         call.order = call.order.from_file(dag.file)
@@ -514,10 +520,7 @@ class Conductor:
         if before is not None:
             task = active.dag.task(before.scope.task_id)
             if task is None:
-                log.warning(
-                    "callbacks of %s are not called: the DAG no longer has this task",
-                    before.scope,
-                )
+                _log_removed(before.scope)
                 return
             callbacks = task.callbacks
             attempt = RunTask(0, active.dag.file, active.run, task, before)
@@ -596,6 +599,10 @@ class Conductor:
         self._request_callbacks(
             active, "success" if state is RunState.SUCCESS else "failure", error
         )
+
+
+def _log_removed(scope: TaskScope) -> None:
+    log.warning("callbacks of %s are not called: the DAG no longer has this task", scope)
 
 
 def _interrupted(before: TaskInstance, error: str) -> AttemptEnd:

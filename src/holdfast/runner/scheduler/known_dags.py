@@ -27,6 +27,9 @@ START_TIMEOUT: Final = 30.0
 REPORT_INTERVAL: Final = 5.0
 """Interval in seconds between reports to the store about which DAGs are present."""
 
+ERROR_INTERVAL: Final = timedelta(seconds=LONGEST_RETRY_PAUSE + 60)
+"""Time within which a scheduler that has a broken file reports its error again."""
+
 SEEN_INTERVAL: Final = 30.0
 """Seconds for which a DAG counts as held by the scheduler that has seen it."""
 
@@ -61,12 +64,11 @@ class KnownDags:
         self.dags: dict[str, DagSpec] = {}
         self._held: dict[str, set[str]] = {}
         """The ids of each file's DAGs when it was last valid and saved."""
-        self._elsewhere: dict[str, set[str]] = {}
-        """The ids of DAGs that were found in another directory, such as an earlier release, by the
-        names of their files."""
+        self._elsewhere: dict[str, dict[str, set[str]]] = {}
+        """The ids of DAGs that were found in other directories, such as an earlier release, by
+        directory and by the name of the file."""
         self._elsewhere_at = float("-inf")
-        self._errors: set[str] = set()
-        """The names of files that were broken before the start."""
+        self._errors_at = time.monotonic()
         self._recall()
         self._latest: dict[str, set[str]] = {}
         """The ids of each file's DAGs when it was last imported, saved or not."""
@@ -136,9 +138,9 @@ class KnownDags:
             if info.file and self._directory.holds(file := spec_of(info).file):
                 self._held.setdefault(file, set()).add(info.dag_id)
             elif info.file and info.seen_at is not None:
-                self._elsewhere.setdefault(info.file, set()).add(info.dag_id)
+                files = self._elsewhere.setdefault(file.removesuffix(info.file), {})
+                files.setdefault(info.file, set()).add(info.dag_id)
         self._directory.recall(self._held)
-        self._errors = {file.file for file in self._store.execute(c.ListFiles(broken=True))}
 
     def _order_import(self, file: str) -> None:
         if file in self._awaited:
@@ -176,37 +178,47 @@ class KnownDags:
             self._gone.discard(file)
 
     def _forget_errors(self) -> None:
-        """Forget errors from before the start of files that are missing. A scheduler that has such
-        a file in another directory reports it again."""
-        names = self._directory.names()
-        if self._errors and names is not None:
-            for name in sorted(self._errors - names.keys()):
-                self._store.execute(c.ForgetFile(name))
-            self._errors.clear()
+        """Forget errors of missing files that no scheduler has reported for so long that none has
+        the file in another directory."""
+        names, now = self._directory.names(), time.monotonic()
+        if names is None or now < self._errors_at:
+            return
+        reported_after = self._store.execute(c.Now()) - ERROR_INTERVAL
+        for info in self._store.execute(c.ListFiles(broken=True)):
+            if info.file not in names and info.saved_at < reported_after:
+                self._store.execute(c.ForgetFile(info.file))
+        self._errors_at = now + ERROR_INTERVAL.total_seconds()
 
     def _forget_elsewhere(self) -> None:
         """Forget DAGs that were found in another directory and are not in the same files here, once
-        no scheduler sees them there any more."""
+        no scheduler sees them there any more.
+
+        Only if this directory has a file of that one, and so is its next release: otherwise the
+        scheduler of that one may just be down.
+        """
         names, now = self._directory.names(), time.monotonic()
-        if names is None or not self._elsewhere or now < self._elsewhere_at + SEEN_INTERVAL:
+        if names is None or now < self._elsewhere_at + SEEN_INTERVAL:
+            return
+        self._elsewhere_at = now
+        former = [files for files in self._elsewhere.values() if not files.keys().isdisjoint(names)]
+        if not former:
             return
         seen_after = self._store.execute(c.Now()) - timedelta(seconds=SEEN_INTERVAL)
         dags = {info.dag_id: info for info in self._store.execute(c.ListDags(specs=False))}
-        for name, ids in list(self._elsewhere.items()):
+        for name, ids in chain.from_iterable(files.items() for files in former):
             file = names.get(name, "")
             ids -= {one for one in ids if one not in dags or dags[one].file != name}
             if file in self._broken:  # its DAGs stay as they were before
                 self._held.setdefault(file, set()).update(ids)
                 ids.clear()
             ids -= self._held.get(file, set())
-            if not ids:
-                del self._elsewhere[name]
-                continue
             unseen = {one for one in ids if (dags[one].seen_at or seen_after) <= seen_after}
             if unseen:
                 self._store.execute(c.ForgetFile(name, tuple(sorted(unseen)), unless_seen=True))
                 self._retry_refused()
-        self._elsewhere_at = now
+        self._elsewhere = {
+            directory: files for directory, files in self._elsewhere.items() if any(files.values())
+        }
 
     def _report_present(self) -> None:
         """Report the present DAGs to the store, and have it mark as stale those that nobody has."""

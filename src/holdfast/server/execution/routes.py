@@ -104,7 +104,11 @@ async def post_command(request: Request) -> Response:
     request_id = _request_id(request)
     answer = await perform(request, command, None if command.reads else request_id)
     if isinstance(command, c.DeleteRun):  # whose sender cannot reach the logs
-        await in_log_thread(delete_logs, settings_of(request), command.dag_id, command.run_id)
+        run = command.dag_id, command.run_id
+        try:  # a request that is sent again must not take the logs of a new run of the same id
+            await perform(request, c.GetRun(*run))
+        except NotFound:
+            await in_log_thread(delete_logs, settings_of(request), *run)
     return Response(JSON.encode(answer), media_type=MEDIA_TYPE)
 
 

@@ -418,6 +418,7 @@ alert = sa.Table(
     sa.Column("error", LongText()),
     sa.UniqueConstraint("channel", "subject"),
     sa.Index(None, "channel", "due_at"),
+    sqlite_autoincrement=True,  # receivers tell alerts apart by their ids
 )
 """`subject` is the digest of what the alert is about while that lasts, so there is one alert of
 it; NULL when it has ended, and for alerts of runs. `due_at` is the time of the next delivery; NULL

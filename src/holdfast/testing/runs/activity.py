@@ -48,7 +48,7 @@ class ActivityCounts(RunFixtures):
         store.execute(c.SaveFileError("a.py", "SyntaxError"))
         store.execute(c.SaveFileError("b.py", "SyntaxError"))
         before = store.execute(c.GetActivity())
-        store.execute(c.SaveFile("a.py", ()))
+        store.execute(c.SaveFile("a.py", (), seen=True))
 
         assert (before.import_errors, before.dags) == (2, 0)
         assert store.execute(c.GetActivity()).import_errors == 1

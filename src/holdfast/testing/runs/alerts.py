@@ -249,7 +249,7 @@ class Alerts(RunFixtures):
     ) -> None:
         store.execute(c.SaveFileError("etl.py", TRACEBACK))
         check(store)
-        store.execute(c.SaveFile("etl.py", ()))
+        store.execute(c.SaveFile("etl.py", (), seen=True))
         check(store)
         clock.forward(MINUTE)
 
@@ -259,7 +259,7 @@ class Alerts(RunFixtures):
         self, store: Store, clock: Clock
     ) -> None:
         statuses = []
-        for save in (c.SaveFileError("etl.py", TRACEBACK), c.SaveFile("etl.py", ())) * 2:
+        for save in (c.SaveFileError("etl.py", TRACEBACK), c.SaveFile("etl.py", (), seen=True)) * 2:
             store.execute(save)
             check(store)
             clock.forward(MINUTE)
@@ -277,7 +277,7 @@ class Alerts(RunFixtures):
         check(store)
         clock.forward(MINUTE)
         [firing] = take(store)
-        store.execute(c.SaveFile("etl.py", ()))
+        store.execute(c.SaveFile("etl.py", (), seen=True))
         check(store)
 
         delivered(store, firing)
@@ -293,7 +293,7 @@ class Alerts(RunFixtures):
         clock.forward(MINUTE)
         [alert] = take(store)
         failed(store, alert, HOUR)
-        store.execute(c.SaveFile("etl.py", ()))
+        store.execute(c.SaveFile("etl.py", (), seen=True))
         check(store)
         clock.forward(HOUR)
 
@@ -388,7 +388,7 @@ class Alerts(RunFixtures):
         [alert] = take(store)
         delivered(store, alert)
         clock.forward(timedelta(days=31))
-        store.execute(c.SaveFile("etl.py", ()))
+        store.execute(c.SaveFile("etl.py", (), seen=True))
         check(store)
 
         assert [one.status for one in take(store)] == [AlertStatus.RESOLVED]
@@ -412,6 +412,29 @@ class Alerts(RunFixtures):
 
         assert [one.kind for one in listed(store)] == [AlertKind.ASSET_LATE]
 
+    def test_an_alert_never_has_the_id_of_an_older_one(self, store: Store, clock: Clock) -> None:
+        fail_run(store)
+        [first] = take(store)
+        delivered(store, first)
+        clock.forward(timedelta(days=31))
+        check(store)
+        forgotten = listed(store)
+        declare_late(store, clock)
+        check(store, orders=HOUR)
+
+        assert forgotten == []
+        assert [one.id > first.id for one in listed(store)] == [True]
+
+    def test_the_newest_of_the_untried_alerts_is_taken_first(
+        self, store: Store, clock: Clock
+    ) -> None:
+        declare_late(store, clock, *"ab")
+        check(store, a=HOUR)
+        clock.forward(MINUTE)
+        check(store, a=HOUR, b=HOUR)
+
+        assert [facts(one)["asset"] for one in take(store)] == ["b", "a"]
+
     def test_alerts_are_listed_newest_first_in_pages_and_counted(
         self, store: Store, clock: Clock
     ) -> None:
@@ -420,6 +443,7 @@ class Alerts(RunFixtures):
 
         pages = [store.execute(c.ListAlerts(limit=2, offset=offset)) for offset in (0, 2)]
 
+        assert [len(store.execute(c.ListAlerts(10, max_size=size))) for size in (0, 10**6)] == [1, 3]
         names = [facts(one)["asset"] for page in pages for one in page]
         assert (names, store.execute(c.Count(c.ListAlerts(limit=1)))) == (["c", "b", "a"], 3)
         assert store.execute(c.GetActivity()).undelivered_alerts == 3

@@ -208,7 +208,9 @@ class Dags(RunFixtures):
         assert active(store) == ["orders"]
         files = store.execute(c.ListFiles())
         assert files == tuple(FileInfo(name, clock.now, "Traceback …") for name in ("a.py", "b.py"))
-        save(store, "a.py", dag("sales"))
+        save(store, "a.py", dag("sales"))  # as `holdfast run` does, perhaps with a copy of the file
+        assert store.execute(c.ListFiles())[0].error == "Traceback …"
+        save(store, "a.py", dag("sales"), seen=True)
         assert store.execute(c.ListFiles())[0].error == ""
 
     def test_the_error_for_a_dag_id_in_two_files_names_both(

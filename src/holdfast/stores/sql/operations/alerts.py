@@ -18,8 +18,10 @@ from holdfast.model.alert import (
     of_late_asset,
 )
 from holdfast.stores.sql import rows
+from holdfast.stores.sql.operations.measuring import up_to_size
 from holdfast.stores.sql.operations.steps import BEGIN, Context, Steps, window
 from holdfast.stores.sql.statements import alerts as s
+from holdfast.stores.sql.statements import entries as n
 
 IMPORT_GRACE: Final = timedelta(minutes=1)
 """How long a DAG file has to be broken: one that is being replaced is not worth an alert."""
@@ -141,7 +143,8 @@ def finish_alert(context: Context, command: c.FinishAlert) -> Steps[None]:
 
 
 def list_alerts(context: Context, command: c.ListAlerts) -> Steps[tuple[Alert, ...]]:
-    found = yield s.alerts(), window(command.limit, command.offset)
+    select, page = s.alerts(), window(command.limit, command.offset)
+    found, _ = yield from up_to_size((select, page), n.measured(select, "facts"), command.max_size)
     return tuple(map(_alert, found))
 
 

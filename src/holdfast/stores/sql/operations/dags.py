@@ -39,7 +39,10 @@ def save_file(context: Context, command: c.SaveFile) -> Steps[None]:
             hint="give each its own dag_id",
         )
     yield BEGIN
-    yield from _save(context, command.file, error=None)
+    if command.seen:
+        yield from _save(context, command.file, error=None)
+    else:  # a copy of the file, of which a scheduler's error says nothing
+        yield d.add_file(type(context.dialect)), _digest(command.file) | {"file": command.file}
     for _, spec in sorted(specs.items()):
         yield from _save_dag(context, command, spec)
     for dag_id in sorted(set(command.left) - specs.keys()):

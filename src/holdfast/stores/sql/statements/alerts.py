@@ -121,7 +121,7 @@ def withdraw() -> sa.Update:
 @cache
 def due() -> Select:
     due = sa.select(*_COLUMNS).where(_of_channel(), _row.due_at <= now)
-    return due.order_by(_row.tries, _row.due_at, _row.id).limit(1)
+    return due.order_by(_row.tries, _row.id.desc()).limit(1)
 
 
 @cache

@@ -26,6 +26,12 @@ def save_file(dialect: type[Dialect]) -> Any:
 
 
 @cache
+def add_file(dialect: type[Dialect]) -> Any:
+    given: dict[str, Any] = {name: sa.bindparam(name) for name in ("digest", "file")}
+    return dialect().insert_new(t.dag_file).values(given | {"saved_at": now})
+
+
+@cache
 def lock_file() -> Select:
     return file_name().with_for_update()
 

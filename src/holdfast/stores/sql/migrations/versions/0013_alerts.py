@@ -31,6 +31,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_hf_alert"),
         sa.UniqueConstraint("channel", "subject", name="uq_hf_alert_channel_subject"),
         sa.Index("ix_hf_alert_channel_due_at", "channel", "due_at"),
+        sqlite_autoincrement=True,
         if_not_exists=True,
     )
     add_columns(_new_columns())
