@@ -30,7 +30,7 @@ $(CLASSES): $(READY) tests/support/ready_spark.py
 test: setup $(CLASSES) ## every module and every guarantee, within 8 minutes
 	@tests/install_databases.sh
 	@tests/install_tools.sh
-	$(BIN)/python -m pytest -n 6 --dist worksteal -m "not full"
+	$(BIN)/python -m pytest -n 5 --dist worksteal -m "not full"
 
 test-all: test ## the same, then all databases, storages, kinds of Spark, chaos tests, benchmarks
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m full

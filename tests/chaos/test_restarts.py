@@ -200,6 +200,7 @@ def test_a_client_with_a_retry_window_survives_a_restart(
     assert load.acknowledged["n"] <= counted <= load.acknowledged["n"] + load.ambiguous
 
 
+@pytest.mark.full
 def test_opening_a_store_waits_for_the_database_within_the_retry_window(
     server: KillableServer, url: str
 ) -> None:
@@ -213,6 +214,7 @@ def test_opening_a_store_waits_for_the_database_within_the_retry_window(
         restart.join()
 
 
+@pytest.mark.full
 def test_a_client_without_retry_window_fails_at_once_and_can_be_used_later(
     server: KillableServer, url: str
 ) -> None:

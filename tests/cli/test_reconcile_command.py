@@ -30,6 +30,7 @@ def test_reconcile_without_a_worker_side_backend_is_an_error(
     assert "[workers] state_backend is not set" in result.err
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("options", "status", "told"),
     [

@@ -189,6 +189,7 @@ def test_a_killed_watcher_reports_each_file_exactly_once(serve: Start) -> None:
     assert [len(file.read_text().splitlines()) for file in Path("loaded").iterdir()] == [1, 1]
 
 
+@pytest.mark.full
 def test_a_file_backend_stores_the_entries(run: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
     monkeypatch.setenv("HOLDFAST__STATE_STORE__BACKEND", "custom_backend.FileBackend")

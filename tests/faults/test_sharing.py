@@ -127,6 +127,7 @@ def test_thirty_two_threads_share_a_store(store: SqlStore) -> None:
     assert sorted(versions) == list(range(1, 161))
 
 
+@pytest.mark.full
 def test_a_program_that_never_closes_its_store_ends(database_url: str) -> None:
     program = (
         "import asyncio, sys; from holdfast.commands import Now;"

@@ -106,6 +106,7 @@ def test_a_backend_serves_a_watcher(project: Project) -> None:
     assert "Traceback" not in project.read("triggerer.err") + project.read("scheduler.err")
 
 
+@pytest.mark.full
 def test_a_server_side_backend_holds_only_references_to_offloaded_values(
     project: Project,
 ) -> None:

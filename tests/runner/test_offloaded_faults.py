@@ -194,6 +194,7 @@ def test_without_its_bucket_a_write_fails_and_the_old_value_is_kept(storage: Sto
     assert storage.reference("kept") == before
 
 
+@pytest.mark.full
 def test_an_object_that_was_deleted_or_changed_is_an_error_that_names_it(storage: Storage) -> None:
     gone, changed = storage.reference("gone"), storage.reference("changed")
     ObjectStoreBackend(ObjectStore(url=storage.url)).remove([gone])

@@ -113,6 +113,7 @@ def test_a_stopped_server_finishes_its_requests(tmp_path: Path, processes: str) 
     assert status == 0
 
 
+@pytest.mark.full
 def test_a_server_stops_at_ctrl_c_despite_an_idle_connection(tmp_path: Path) -> None:
     with running(tmp_path) as (server, address):
         idle = http.client.HTTPConnection(address, timeout=10)

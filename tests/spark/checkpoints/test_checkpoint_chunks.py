@@ -130,6 +130,7 @@ def test_an_invalid_list_of_paths_is_refused(spark: SparkSession) -> None:
             read_chunks(spark, paths)
 
 
+@pytest.mark.full
 def test_a_recorded_chunk_that_is_missing_is_written_again(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -156,6 +156,7 @@ def test_a_stream_is_refused(local_spark: SparkSession, orders: AssetStore) -> N
     assert "foreach_batch" in raised.value.hint
 
 
+@pytest.mark.full
 def test_the_stores_of_a_task_with_one_asset_are_accepted(
     df: DataFrame, orders: AssetStore
 ) -> None:
@@ -244,6 +245,7 @@ def test_a_key_of_another_kind_is_an_error_with_a_hint(
     assert Table().load(incremental(text, orders, cursor="at", primary_key="id")).rows == 1
 
 
+@pytest.mark.full
 def test_a_primary_key_is_the_same_in_any_order_of_its_columns(
     local_spark: SparkSession, orders: AssetStore
 ) -> None:

@@ -398,6 +398,7 @@ def test_a_column_that_the_directories_would_hide_is_refused(
         load.save(str(tmp_path / "out"))
 
 
+@pytest.mark.full
 def test_a_repeated_backfill_without_rows_is_empty(
     classic_spark: SparkSession, store: Connection, tmp_path: Path, storage: str
 ) -> None:

@@ -91,6 +91,7 @@ def test_a_sentinel_in_the_far_future_blocks_nothing(
     assert (loaded.rows, loaded.beyond) == (2, 1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "until",
     [NOON, NOON.isoformat(), lambda: NOON, datetime.now(UTC) - NOON, lambda: "2026-01-31T12:00Z"],

@@ -306,6 +306,7 @@ def test_an_option_is_recognised_by_each_of_its_names(
     assert [(row.at, row.v) for row in rows] == [(None, None)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("format", "options"), [("csv", {}), ("xml", {"rowTag": "r"}), ("json", {})]
 )

@@ -205,6 +205,7 @@ def test_text_of_limited_length_ends_where_it_ends(kind: DataType) -> None:
     assert kind_of(kind) == "string"
 
 
+@pytest.mark.full
 def test_a_column_with_a_reserved_name_is_kept(
     classic_spark: SparkSession, orders: AssetStore
 ) -> None:

@@ -757,6 +757,7 @@ def test_times_of_partitions_that_the_author_wrote_are_not_taken_for_utc(
         read_loads(spark, orders, out)
 
 
+@pytest.mark.full
 def test_rows_are_not_saved_below_a_quarantine(
     classic_spark: SparkSession, store: Connection, tmp_path: Path
 ) -> None:

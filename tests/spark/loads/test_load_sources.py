@@ -57,6 +57,7 @@ def test_the_collation_of_a_database_hides_no_row(
     assert table.rows() == [("B-1", 1), ("B-2", 2), ("a-1", 3), ("b-0", 4)]
 
 
+@pytest.mark.full
 def test_a_database_query_has_a_range_wide_enough_for_any_time_zone(
     classic_spark: SparkSession, orders: AssetStore, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,6 +52,7 @@ def test_the_session_is_the_active_session_of_the_task(
     }
 
 
+@pytest.mark.full
 def test_the_jobs_of_a_traced_task_have_the_trace_as_a_tag(
     spark_server: Kept, in_process: Callable[..., Any]
 ) -> None:

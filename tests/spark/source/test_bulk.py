@@ -72,6 +72,7 @@ def test_a_dataframe_is_written_through_a_server(
     assert [step.value for step in orders.history("key 1")] == [1, "old"]
 
 
+@pytest.mark.full
 def test_a_bad_row_fails_the_write_names_itself_and_nothing_is_written(
     spark: SparkSession, server: EmbeddedServer, connection: Connection, url: str
 ) -> None:

@@ -155,6 +155,7 @@ def test_the_rows_of_a_failed_spark_task_attempt_are_not_written(
     assert staged(url) == 0
 
 
+@pytest.mark.full
 def test_an_inactive_asset_refuses_the_write(
     local_spark: SparkSession, url: str, connection: Connection
 ) -> None:

@@ -254,6 +254,7 @@ def test_a_filtered_import_has_the_matching_entries(
     assert [total.count for total in totals.values()] == [len(brings)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "where", [TaskFilter("salez"), TaskScope("sales", "one", "load"), AssetScope(name="orderz")]
 )

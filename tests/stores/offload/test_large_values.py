@@ -35,6 +35,7 @@ print((peak() - before) / size)
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 @pytest.mark.parametrize(
     ("url", "compression"), [("file", "zstd"), ("s3", "none")], indirect=["url"]
