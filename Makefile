@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-		--editable ".[postgres,mysql,objects,server,spark,testing,tracing]" --group dev --group demo
+		--editable ".[postgres,mysql,objects,server,spark,delta,iceberg,testing,tracing]" --group dev --group demo
 	@touch $@
 
 demo: setup ## a Spark pipeline over a year of flights, killed half-way

@@ -1,0 +1,1 @@
+"""Data files of lake tables, written and read on Spark's executors."""
