@@ -346,6 +346,13 @@ class SourceChanged(HoldfastError):
     status = 409
 
 
+class TableChanged(HoldfastError):
+    """A lake table or its history is not as a load or an incremental read needs it."""
+
+    code = "table_changed"
+    status = 409
+
+
 class SparkBusy(HoldfastError):
     """Spark work of an earlier attempt of the task has not ended, or its status is unknown."""
 

@@ -55,6 +55,8 @@ class Found(NamedTuple):
     """The table's version or snapshot; empty if history no longer has it."""
     stamp: Stamp | None
     """None if history no longer has the commit."""
+    is_undone: bool = False
+    """Its rows were taken back, as by a restore or a rollback of the table."""
 
 
 class DataFile(NamedTuple):
@@ -96,6 +98,13 @@ class Storage(NamedTuple):
 class LakeTable(ABC):
     """A table in a lake, which may not exist yet. It is pickled to other processes."""
 
+    creates: bool
+    """Whether the first append creates the table."""
+    partition_by: tuple[PartitionColumn, ...] | None
+    """The partitioning of a new table; None: not given."""
+    evolves: bool
+    """Whether new columns of the rows are added to the table."""
+
     @property
     @abstractmethod
     def name(self) -> str:
@@ -121,6 +130,12 @@ class OpenTable(ABC):
     schema: StructType
     """The columns, in Spark's types."""
     partition_by: tuple[PartitionColumn, ...]
+    keeps_partition_columns: bool
+    """Whether the files contain the partition columns."""
+
+    @abstractmethod
+    def check_appendable(self) -> None:
+        """Raise NotSupported if the table has a feature that appended files would violate."""
 
     @abstractmethod
     def newest(self, sequence: str) -> int | None:
@@ -128,10 +143,8 @@ class OpenTable(ABC):
 
     @abstractmethod
     def commit_of(self, identity: Identity) -> Found | None:
-        """Return the commit with the sequence and number of a write, also if its id is another.
-
-        Raise TableChanged if its rows were taken back, as by a restore or a rollback.
-        """
+        """Return the newest commit with the sequence and number of a write, also if its id is
+        another; None if history shows that there is none."""
 
     @abstractmethod
     def append(self, files: Sequence[DataFile], stamp: Stamp) -> str:
