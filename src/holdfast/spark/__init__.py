@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from holdfast.spark.checkpoints.chunks import read_chunks, write_chunks
     from holdfast.spark.jobs.driver import driver
     from holdfast.spark.jobs.job import SparkJob
+    from holdfast.spark.lake.delta import delta
     from holdfast.spark.loads.directory_reader import read_loads
     from holdfast.spark.loads.incremental import incremental, portions
     from holdfast.spark.source.registration import register
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SparkJob",
     "checkpointed",
+    "delta",
     "driver",
     "follow",
     "foreach_batch",
@@ -31,6 +33,7 @@ __all__ = [
 _HOMES = {
     "SparkJob": "jobs.job",
     "checkpointed": "checkpoints.checkpoint",
+    "delta": "lake.delta",
     "driver": "jobs.driver",
     "follow": "streams.streaming",
     "foreach_batch": "streams.streaming",

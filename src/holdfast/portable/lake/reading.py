@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from holdfast.errors import SourceChanged
 from holdfast.portable.lake.footers import footer_of, packed
-from holdfast.portable.lake.storage import Files, for_each, is_absolute, open_files
+from holdfast.portable.lake.storage import Files, for_each, is_absolute, open_files, translated
 
 BATCH = 32 * 2**20
 """Size of the rows that are decoded at the same time."""
@@ -90,8 +90,15 @@ def _rows(reading: Reading, piece: Piece) -> Iterator[pa.RecordBatch]:
     root, path = reading.location, piece.path
     if is_absolute(path):
         root, _, path = path.rpartition("/")
-    with open_files(root, reading.options).open(path) as opened:
-        file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=True)
+    files = open_files(root, reading.options)
+    with translated("read", piece.path), files.open(path) as opened:
+        try:
+            file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=True)
+        except pa.ArrowInvalid as error:
+            raise SourceChanged(
+                f"{piece.path} is not a Parquet file, or is damaged: {error}",
+                hint="restore the file from a backup",
+            ) from error
         groups = list(range(piece.first, file.num_row_groups, piece.of))
         values = piece.values or {}
         columns = _Matching(file.schema_arrow)

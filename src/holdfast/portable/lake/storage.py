@@ -116,10 +116,11 @@ class LocalFiles:
     def open(self, path: str) -> Any:
         import pyarrow as pa
 
-        return pa.OSFile(self._full(path))
+        with translated("read", path):
+            return pa.OSFile(self._full(path))
 
     def tail(self, path: str, size: int, count: int) -> bytes:
-        with open(self._full(path), "rb") as file:
+        with translated("read", path), open(self._full(path), "rb") as file:
             file.seek(size - count)
             return file.read(count)
 

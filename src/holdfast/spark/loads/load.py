@@ -19,6 +19,9 @@ from holdfast.model.load_record import RECORD_SUFFIX, LoadRecord
 from holdfast.model.load_record import as_json as record_as_json
 from holdfast.model.value import check_key
 from holdfast.spark.error_translation import has_raised
+from holdfast.spark.lake.append import Append, Appended, append_once
+from holdfast.spark.lake.identity import SEQUENCE_SUFFIX, sequence_of
+from holdfast.spark.lake.table import Identity, LakeTable
 from holdfast.spark.loads import saved_format, schema_contract
 from holdfast.spark.loads.arguments import LoadRules
 from holdfast.spark.loads.backfill import Backfill, Backfilling
@@ -98,11 +101,17 @@ class Load:
                 self._mark = from_json(entry.value, rules.cursor, self._where())
             self._planning = Planning(store, key, entry, rules.digest(), df.sparkSession)
             self._name = load_name(store, key, self._planning.number)
-        self._bounded = self._bound(df)
+        self._source = df
+        self._planned = self._planned_before()
+        self._appended: Appended | None = None
+        self._found: Bounded | None = None
+        if not self._may_be_in_a_table:
+            self._found = self._bound()
 
     def __repr__(self) -> str:
-        rows = "rows not counted" if self.rows is None else f"{self.rows:,} rows"
-        return f"<Load {self.name}: after {self.watermark}, up to {self.end}, {rows}>"
+        rows = self._found.rows if self._found else None
+        shown = "rows not counted" if rows is None else f"{rows:,} rows"
+        return f"<Load {self.name}: after {self.watermark}, up to {self.end}, {shown}>"
 
     @property
     def df(self) -> DataFrame:
@@ -112,7 +121,20 @@ class Load:
     @property
     def rows(self) -> int | None:
         """The number of rows of the load; None if they were not counted."""
-        return self._bounded.rows
+        return self._appended.rows if self._appended else self._bounded.rows
+
+    @property
+    def _bounded(self) -> Bounded:
+        """The rows. Where an earlier attempt may have committed them to a table, they are bounded
+        only when they are needed."""
+        if self._found is None:
+            self._found = self._bound()
+        return self._found
+
+    @property
+    def _may_be_in_a_table(self) -> bool:
+        """Whether an earlier attempt may have committed the rows to a table."""
+        return bool(self._planning and self._planned and self._planning.table)
 
     @property
     def has_rows(self) -> bool:
@@ -127,7 +149,7 @@ class Load:
     @property
     def end(self) -> Value | None:
         """The watermark once the load has succeeded; None if there is nothing to load yet."""
-        return self._bounded.mark.value if self._bounded.mark else None
+        return self._end_mark.value if self._end_mark else None
 
     @property
     def number(self) -> int:
@@ -140,7 +162,9 @@ class Load:
             raise InvalidInput(
                 "a backfill has no number", hint="use new.name, which is made from its range"
             )
-        if self.rows != 0 and self.end is not None and not self.is_written:
+        if self.is_written or self._may_be_in_a_table:
+            return self._planning.number
+        if self.rows != 0 and self.end is not None:
             self._planning.keep(self._planned_mark(), numbered=True)
         return self._planning.number
 
@@ -228,6 +252,72 @@ class Load:
             )
         return self._finish(handed.counts)
 
+    def append(self, table: LakeTable) -> Loaded:
+        """Append the rows to a Delta or Iceberg table, exactly once; then the watermark is the end
+        of the load.
+
+        The table's own commit names the load. A retry that finds it there reads no rows, and writes
+        nothing. Raise InvalidInput if the rows do not fit the table, TableChanged if the table has
+        loads that the watermark does not know, or was restored to before this one.
+        """
+        if not isinstance(table, LakeTable):
+            raise InvalidType(
+                f"append got {type(table).__name__}", hint='new.append(delta("s3://lake/orders"))'
+            )
+        if self._planning is None:
+            raise InvalidInput(
+                "a backfill cannot be appended: its rows would be in the table twice",
+                hint="remove end_value, or use new.save or a MERGE, which replace rows",
+            )
+        if self._rules.replaces:
+            raise InvalidInput(
+                "with primary_key=(), rows that are already loaded are read again",
+                hint="give the primary_key that identifies them, or use a MERGE",
+            )
+        self._check_open(table.name)
+        if self._rules.quarantine is not None or not self._may_be_in_a_table:
+            self._begin(table=table.name)
+            if not self._moves() or self.rows == 0:
+                return self._finish([])
+        self._appended = append_once(table, self._append_to(table, self._planning))
+        return self._finish([])
+
+    def _append_to(self, table: LakeTable, planning: Planning) -> Append:
+        """Store the plan of an append, which fixes the rows for every retry."""
+        begun = planning.keep(self._planned_mark(), tries=1, numbered=True, table=table.name)
+        return Append(
+            identity=Identity(sequence_of(self._store, self._key), begun.number, begun.id),
+            name=self.name.removeprefix("load="),
+            watermark=begun.watermark,
+            rows=lambda: self.df,
+            check_rows=self._check_written,
+            counted=planning.before.number if planning.before else -1,
+            confirm=lambda: planning.confirm(begun),
+            reset=f"delete `{self._key}{PLAN_SUFFIX}` and `{self._key}{SEQUENCE_SUFFIX}` of "
+            f"{self._store.binding.scope}",
+        )
+
+    def _check_written(self, written: int) -> None:
+        """Raise SourceChanged unless so many rows are the rows of the load."""
+        rows, most = self._bounded.rows, self._bounded.most
+        if (most is not None and written > most) or rows not in (None, written):
+            raise SourceChanged(
+                f"the load for {self._where()} had {rows if rows is not None else most:,} rows, "
+                f"and {written:,} were written; nothing was committed",
+                hint="materialize=True reads such a source once",
+            )
+
+    def _check_open(self, table: str) -> None:
+        """Raise InvalidInput if the load is written, or an earlier attempt has begun to append it
+        to another table; VersionConflict if the watermark has moved."""
+        if self.is_written:
+            raise InvalidInput(
+                "this load has already been written", hint="call incremental() for the next one"
+            )
+        if self._planning is not None:
+            self._planning.check_unmoved()
+            self._planning.check_table(table)
+
     def _without_a_number(self) -> InvalidInput:
         return InvalidInput(
             f"no row for {self._where()} has a cursor value, so the load has no number",
@@ -268,19 +358,29 @@ class Load:
             )
         return entry
 
-    def _bound(self, df: DataFrame) -> Bounded:
-        planned = None
-        if self._planning is not None and self._planning.plan is not None:
-            stored = self._planning.plan.watermark
-            planned = from_json(stored, self._rules.cursor, self._where(PLAN_SUFFIX))
-            log.info("%s: resuming an unfinished load, up to %s", self._where(), planned.value)
+    @property
+    def _end_mark(self) -> Watermark | None:
+        """The watermark after the load."""
+        return self._found.mark if self._found else self._planned
+
+    def _planned_before(self) -> Watermark | None:
+        """Return the watermark that an earlier attempt has planned."""
+        if self._planning is None or self._planning.plan is None:
+            return None
+        stored = self._planning.plan.watermark
+        planned = from_json(stored, self._rules.cursor, self._where(PLAN_SUFFIX))
+        log.info("%s: resuming an unfinished load, up to %s", self._where(), planned.value)
+        return planned
+
+    def _bound(self) -> Bounded:
         identity = self._rules.identity
         if identity and self._mark and self._mark.memory is None:
             log.warning(
                 "%s does not record which rows are loaded, by %s: this load starts after %s",
                 *(self._where(), ", ".join(identity.kinds), self._mark.value),
             )
-        bounded = Bounding(df, self._rules, self._mark, planned, self._where()).result()
+        bounding = Bounding(self._source, self._rules, self._mark, self._planned, self._where())
+        bounded = bounding.result()
         if bounded.beyond:
             log.warning(
                 "%s: %s rows have a `%s` in the future; left for a later load",
@@ -298,18 +398,13 @@ class Load:
 
     def _planned_mark(self) -> Any:
         """Return the watermark of the plan, which does not include other loads yet."""
-        mark = self._bounded.mark
+        mark = self._end_mark
         return None if mark is None else as_json(mark, self._rules.cursor)
 
-    def _begin(self, output: Output | None = None) -> Writing | None:
+    def _begin(self, output: Output | None = None, *, table: str = "") -> Writing | None:
         """Store the plan, and quarantine rows that fail a check; return the try for writing
         directories."""
-        if self.is_written:
-            raise InvalidInput(
-                "this load has already been written", hint="call incremental() for the next one"
-            )
-        if self._planning is not None:
-            self._planning.check_unmoved()
+        self._check_open(table)
         outputs = [] if output is None else [(output, output.saves(self.df))]
         rejected = self._bounded.rejected
         if rejected is None:
@@ -341,7 +436,7 @@ class Load:
 
     def _writing(self, outputs: list[tuple[Output, saved_format.Saved]]) -> Writing | None:
         """Begin a try of the load, which replaces the output of earlier tries."""
-        planning, spark = self._planning, self.df.sparkSession
+        planning, spark = self._planning, self._source.sparkSession
         if self._backfilling is not None:
             tries = {
                 absolute(spark, to.path): Backfill(
@@ -370,7 +465,7 @@ class Load:
     def _withdraw(self, load: str, path: str, but: Collection[str] | None = ()) -> None:
         """Remove what tries of a load have saved below a path, except those named; with None, only
         unpublished output."""
-        if renames(self.df.sparkSession, path):
+        if renames(self._source.sparkSession, path):
             withdraw(f"{path.rstrip('/')}/{self.name}", (load, _aside(load)), but=but)
 
     def _manifest(self, saved_as: str) -> dict[str, Any]:
@@ -381,9 +476,10 @@ class Load:
         }
 
     def _finish(self, counts: list[int], saved_as: _Saved | None = None) -> Loaded:
-        rows = self._counted(counts)
+        appended, rules = self._appended, self._rules
+        rows = appended.rows if appended else self._counted(counts)
         self.is_written = True
-        bounded, rules = self._bounded, self._rules
+        bounded = self._figures
         result = Loaded(
             rows,
             rules.initial if rules.is_backfill else self.watermark,
@@ -393,7 +489,7 @@ class Load:
         )
         if self._backfilling is not None:
             self._backfilling.succeed(self._put, self._withdraw, rules.quarantine)
-        elif self._planning is not None and self._moves():
+        elif self._planning is not None and (appended or self._moves()):
             self._planning.check_unmoved()
             self._keep_watermark(self._planning, saved_as)
         else:
@@ -404,13 +500,19 @@ class Load:
         self._put(self._key + RECORD_SUFFIX, record, inline=True)
         return result
 
+    @property
+    def _figures(self) -> Bounded:
+        """What is known about the rows, which need not have been read."""
+        return self._found or Bounded(self._source, self._planned, None, None, 0, {}, None, 0)
+
     def _keep_watermark(self, planning: Planning, saved_as: _Saved | None) -> None:
         """Set the watermark and the entries that belong to it.
 
         Outside an attempt these are separate writes, in an order in which a crash between them
         neither loses nor duplicates anything.
         """
-        assert self._bounded.mark is not None
+        mark = self._end_mark
+        assert mark is not None
         assert planning.plan is not None
         done = msgspec.to_builtins(msgspec.structs.replace(planning.plan, done=True))
         # Provided that no other load has replaced the plan, and may have written since.
@@ -418,13 +520,13 @@ class Load:
         self._put(self._key + PLAN_SUFFIX, held, if_version=planning.stored_version)
         # If directories cannot be renamed, the try that counts.
         tried = next((one.tried for one in (saved_as, self._aside) if one and one.tried), None)
-        spark = self.df.sparkSession
+        spark = self._source.sparkSession
         if tried is None and not all(renames(spark, place) for place in planning.places):
             tried = NO_TRY  # an earlier attempt has saved to another place
         digests = [saved_as.digest if saved_as else saved_format.NOT]
         digests += [self._aside.digest] if self._aside else []
         chain = following(planning.before, planning.number, tried, digests)
-        value = as_json(self._bounded.mark, self._rules.cursor, chain)
+        value = as_json(mark, self._rules.cursor, chain)
         self._put(self._key, value, if_version=planning.version)
         if not self._stages:
             self._put(self._key + PLAN_SUFFIX, done)
@@ -441,7 +543,7 @@ class Load:
         return digest
 
     def _record(self, rows: int | None, directories: tuple[str, ...]) -> LoadRecord:
-        bounded, rules = self._bounded, self._rules
+        bounded, rules = self._figures, self._rules
         of = rules.cursor.as_json
         start = rules.initial if rules.is_backfill else self.watermark
         return LoadRecord(

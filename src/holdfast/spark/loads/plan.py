@@ -52,6 +52,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """It quarantines rows, and does not move the watermark: its range may change."""
     places: tuple[str, ...] = ()
     """The paths below which attempts have published a directory of this load, or begun to."""
+    table: str = ""
+    """The table that attempts have begun to append the rows to."""
 
 
 class Planning:
@@ -90,6 +92,21 @@ class Planning:
     def places(self) -> tuple[str, ...]:
         """The paths below which earlier attempts have published a directory of this load."""
         return self._former.places if self._former else ()
+
+    @property
+    def table(self) -> str:
+        """The table that may already have the rows; empty if no attempt has begun to append."""
+        return self._former.table if self._former else ""
+
+    def check_table(self, name: str) -> None:
+        """Raise InvalidInput if the rows may already be in another table than that one."""
+        if self.table not in ("", name):
+            raise InvalidInput(
+                f"an unfinished load from {self._where()} may already have appended its rows to "
+                f"{self.table}",
+                hint="append them there first; or, if that table has no commit of it, delete "
+                f"`{self._key}{PLAN_SUFFIX}`",
+            )
 
     def keep(self, watermark: Any, *, tries: int = 0, **marks: Any) -> Plan:
         """Store the plan, before anything is written that follows it. Raise VersionConflict if
