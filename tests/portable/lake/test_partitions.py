@@ -1,3 +1,4 @@
+# ruff: noqa: DTZ001
 """Values of partition columns as text, and as names of directories."""
 
 from __future__ import annotations

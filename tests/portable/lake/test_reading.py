@@ -1,3 +1,4 @@
+# ruff: noqa: DTZ001
 """Rows of Parquet files in the schema of a table that has changed since."""
 
 from __future__ import annotations

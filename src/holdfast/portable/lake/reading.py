@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 
 from holdfast.errors import SourceChanged
 from holdfast.portable.lake.footers import footer_of, packed
+from holdfast.portable.lake.nesting import from_start, is_list
 from holdfast.portable.lake.storage import Files, for_each, is_absolute, open_files, translated
 
 BATCH = 32 * 2**20
@@ -91,7 +93,7 @@ def _rows(reading: Reading, piece: Piece) -> Iterator[pa.RecordBatch]:
     if is_absolute(path):
         root, _, path = path.rpartition("/")
     files = open_files(root, reading.options)
-    with translated("read", piece.path), files.open(path) as opened:
+    with translated("read", piece.path), closing(files.open(path)) as opened:
         try:
             file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=True)
         except pa.ArrowInvalid as error:
@@ -194,12 +196,12 @@ def conformed(array: pa.Array, source: pa.Field, wanted: pa.Field) -> pa.Array:
         fields = [_plain(field).with_nullable(True) for field in kind]
         return pa.StructArray.from_arrays(arrays, fields=fields, mask=array.is_null())
     if pa.types.is_map(kind):
-        array = _from_start(array)
+        array = from_start(array)
         keys = conformed(array.keys, source.type.key_field, kind.key_field)
         items = conformed(array.items, source.type.item_field, kind.item_field)
         return pa.MapArray.from_arrays(array.offsets, keys, items, mask=_nulls(array))
-    if pa.types.is_list(kind):
-        array = _from_start(array)
+    if is_list(kind):
+        array = from_start(array)
         items = conformed(array.values, source.type.value_field, kind.value_field)
         return pa.ListArray.from_arrays(array.offsets, items, mask=_nulls(array))
     # Times in nanoseconds become those of Spark, which has microseconds.
@@ -224,14 +226,8 @@ def _is_same(source: pa.Field, wanted: pa.Field) -> bool:
 
 def _alike(one: pa.DataType, other: pa.DataType) -> bool:
     return any(
-        check(one) and check(other)
-        for check in (pa.types.is_struct, pa.types.is_map, pa.types.is_list)
+        check(one) and check(other) for check in (pa.types.is_struct, pa.types.is_map, is_list)
     )
-
-
-def _from_start(array: pa.Array) -> pa.Array:
-    """Return an array with its own offsets, which begin with its first value."""
-    return array.take(pa.array(range(len(array)))) if array.offset else array
 
 
 def _nulls(array: pa.Array) -> pa.Array | None:

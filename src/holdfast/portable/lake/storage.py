@@ -183,10 +183,8 @@ class ObjectFiles:
             upload.finish()
 
     def open(self, path: str) -> Any:
-        from obstore import open_reader
-
         with translated("read", self._name(path)):
-            return open_reader(self._store, path)
+            return Download(self._store, path)
 
     def tail(self, path: str, size: int, count: int) -> bytes:
         with translated("read", self._name(path)):
@@ -206,6 +204,43 @@ class ObjectFiles:
 
     def _name(self, path: str) -> str:
         return f"{self._location.rstrip('/')}/{path}"
+
+
+class Download:
+    """An object of which the parts that a reader asks for are downloaded."""
+
+    def __init__(self, store: Any, path: str) -> None:
+        self._store = store
+        self._path = path
+        self._size = int(store.head(path)["size"])
+        self._position = 0
+        self.closed = False
+
+    def read(self, count: int = -1) -> bytes:
+        left = max(0, self._size - self._position)
+        count = left if count < 0 else min(count, left)
+        if not count:
+            return b""
+        start = self._position
+        self._position += count
+        return bytes(self._store.get_range(self._path, start=start, length=count))
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
 
 
 class Upload:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from holdfast.errors import InvalidInput
 from holdfast.portable.lake.footers import packed
+from holdfast.portable.lake.nesting import from_start, is_list
 from holdfast.portable.lake.partitions import directory, partition_text
 from holdfast.portable.lake.storage import Files, open_files
 
@@ -39,6 +40,8 @@ class Target(NamedTuple):
     options: dict[str, str]
     place: str
     """The directory below the location."""
+    columns: tuple[str, ...]
+    """The names of the columns, in their order."""
     partition_by: tuple[str, ...]
     keep_partition_columns: bool
     """Whether partition columns are also in the files."""
@@ -54,7 +57,8 @@ def write(target: Target, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
     files = open_files(target.location, target.options)
     writer: FileWriter | None = None
     try:
-        for batch in batches:
+        for unnamed in batches:
+            batch = unnamed.rename_columns(target.columns)
             for values, rows in _runs(batch, target.partition_by):
                 if writer is not None and writer.values != values:
                     yield writer.finish()
@@ -88,7 +92,7 @@ class FileWriter:
 
     def add(self, batch: pa.RecordBatch) -> None:
         batch = batch.drop_columns(self._left_out)
-        self._waiting.append(batch)
+        self._waiting.append(_writable(batch))
         self._size += batch.nbytes
         self._rows += batch.num_rows
         if self._size >= BUFFER or self._rows >= GROUP_ROWS:
@@ -109,6 +113,8 @@ class FileWriter:
 
     def abandon(self, error: BaseException) -> None:
         """Remove what has been written, where the storage can."""
+        if self._writer is not None:
+            self._writer.is_open = False  # so that it does not write to a closed file
         with suppress(BaseException):
             self._stack.__exit__(type(error), error, error.__traceback__)
 
@@ -131,6 +137,47 @@ class FileWriter:
         self._writer.write_table(rows, row_group_size=GROUP_ROWS)
         self._waiting = []
         self._size = self._rows = 0
+
+
+def _writable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows in which required fields of structs that are null have values, which are not
+    written: pyarrow refuses nulls there."""
+    if not any(map(_has_required_fields, batch.schema)):
+        return batch
+    arrays = [_filled(array, field) for array, field in zip(batch, batch.schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def _has_required_fields(field: pa.Field) -> bool:
+    kind = field.type
+    parts = [kind.field(index) for index in range(kind.num_fields)]
+    return any(map(_has_required_fields, parts)) or (
+        pa.types.is_struct(kind) and not all(part.nullable for part in parts)
+    )
+
+
+def _filled(array: pa.Array, field: pa.Field, is_required: bool = False) -> pa.Array:
+    """Return an array with values in place of the nulls of required fields, in it and below it."""
+    kind = field.type
+    nulls = array.is_null() if array.null_count and not is_required else None
+    if pa.types.is_struct(kind):
+        arrays = [
+            _filled(array.field(index), kind.field(index), not kind.field(index).nullable)
+            for index in range(kind.num_fields)
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=nulls)
+    if pa.types.is_map(kind) or is_list(kind):
+        array = from_start(array)
+        if pa.types.is_map(kind):
+            items = _filled(array.items, kind.item_field)
+            keys = _filled(array.keys, kind.key_field)
+            return pa.MapArray.from_arrays(array.offsets, keys, items, kind, mask=nulls)
+        values = _filled(array.values, kind.value_field)
+        return type(array).from_arrays(array.offsets, values, kind, mask=nulls)
+    if not is_required or not array.null_count:
+        return array
+    buffers = [None, *array.buffers()[1:]]
+    return pa.Array.from_buffers(kind, len(array), buffers, 0, array.offset)
 
 
 def _runs(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import InvalidInput
 from holdfast.portable.lake.footers import unpacked
@@ -12,6 +12,7 @@ from holdfast.portable.lake.partitions import LONGEST, values_in
 from holdfast.portable.lake.storage import Listed, open_files
 from holdfast.spark.code_shipping import ship
 from holdfast.spark.error_translation import translated
+from holdfast.spark.lake.changes import TableFile
 from holdfast.spark.lake.table import DataFile, Storage
 from holdfast.spark.loads.column_lookup import quoted
 
@@ -38,16 +39,6 @@ ON_DRIVER: Final = 64
 _UNPARTITIONABLE: Final = ("binary", "struct", "array", "map", "variant", "void")
 
 
-class InputFile(NamedTuple):
-    """A data file of a table's version."""
-
-    path: str
-    """Relative to the table's location, or complete: a URL or an absolute path."""
-    size: int
-    values: Mapping[str, str | None] = {}
-    """The values of the partition columns that count instead of those in the file."""
-
-
 def write_files(
     df: DataFrame,
     storage: Storage,
@@ -65,13 +56,17 @@ def write_files(
 
     check_partition_columns(df.schema, partition_by)
     ship()
-    target = Target(*storage, place, tuple(partition_by), keep_partition_columns)
-    ordered = df.sortWithinPartitions(*map(quoted, partition_by)) if partition_by else df
+    target = Target(*storage, place, tuple(df.columns), tuple(partition_by), keep_partition_columns)
+    # PySpark looks the columns up by name, and cannot find `a.b`.
+    positions = {name: f"c{index}" for index, name in enumerate(df.columns)}
+    rows = df.toDF(*positions.values())
+    if partition_by:
+        rows = rows.sortWithinPartitions(*(positions[name] for name in partition_by))
     with translated(f"write the files of {storage.location}"):
-        rows = ordered.mapInArrow(partial(write, target), WRITTEN).collect()
+        written = rows.mapInArrow(partial(write, target), WRITTEN).collect()
     return [
         DataFile(row.path, row.size, tuple(row.partition), unpacked(bytes(row.footer)))
-        for row in rows
+        for row in written
     ]
 
 
@@ -175,7 +170,7 @@ def _value(text: str, kind: DataType) -> Any:
 
 
 def read_files(
-    spark: SparkSession, storage: Storage, files: Iterable[InputFile], schema: StructType
+    spark: SparkSession, storage: Storage, files: Iterable[TableFile], schema: StructType
 ) -> DataFrame:
     """Return the rows of Parquet files as a DataFrame with exactly that schema.
 
@@ -191,7 +186,7 @@ def read_files(
     return _over(spark, partial(read, reading), schema, len(tasks))
 
 
-def _tasks(files: Iterable[InputFile]) -> list[list[Any]]:
+def _tasks(files: Iterable[TableFile]) -> list[list[Any]]:
     """Return the pieces that each Spark task reads, of similar sizes."""
     from holdfast.portable.lake.reading import Piece
 
