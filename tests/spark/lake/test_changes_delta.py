@@ -338,6 +338,7 @@ def delete_by_vector(table: Table, *positions: int) -> None:
     }
     common = {"path": quote(file.path), "partitionValues": {}, "size": file.size}
     add = common | {"modificationTime": 0, "dataChange": True, "deletionVector": vector}
+    add["stats"] = json.dumps({"numRecords": file.rows})
     remove = common | {"deletionTimestamp": 0, "dataChange": True}
     actions = [{"commitInfo": {"operation": "DELETE"}}, {"remove": remove}, {"add": add}]
     text = "".join(json.dumps(action) + "\n" for action in actions)

@@ -31,7 +31,7 @@ def history_of(table: LakeTable) -> History:
         )
     from holdfast.spark.lake.iceberg_history import IcebergHistory
 
-    return IcebergHistory(opened.library, table.name, opened.storage)  # type: ignore[attr-defined]
+    return IcebergHistory(opened.table, table.name, opened.storage)  # type: ignore[attr-defined]
 
 
 def read_table(spark: SparkSession, table: LakeTable, version: int | None = None) -> DataFrame:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.spark.loads.column_lookup import Columns
-from holdfast.spark.loads.cursor import Cursor, Lag, Value, cursor_of
+from holdfast.spark.loads.cursor import Cursor, Lag, Value, VersionCursor, cursor_of
 from holdfast.spark.loads.expectations import Expectations, expectations
 from holdfast.spark.loads.row_identity import Identity, identity_of
 from holdfast.spark.loads.watermark import Bound
 from holdfast.spark.paths import check_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 Closed: TypeAlias = Literal["left", "right", "both", "neither"]
 OnNull: TypeAlias = Literal["error", "skip", "include"]
@@ -115,10 +117,10 @@ def load_rules(
             "the source is a streaming DataFrame, which tracks its own progress",
             hint="use holdfast.spark.foreach_batch",
         )
-    _check_choice("closed", closed, get_args(Closed))
-    _check_choice("on_null", on_null, get_args(OnNull))
-    _check_choice("contract", contract, (None, *get_args(Contract)))
-    _check_choice("materialize", materialize, (None, True, False))
+    check_choice("closed", closed, get_args(Closed))
+    check_choice("on_null", on_null, get_args(OnNull))
+    check_choice("contract", contract, (None, *get_args(Contract)))
+    check_choice("materialize", materialize, (None, True, False))
     columns = Columns.of(df)
     found = columns.find(cursor, "the cursor")
     by = cursor_of(found, case_sensitive=columns.case_sensitive)
@@ -150,6 +152,58 @@ def load_rules(
         contract=contract,
         materialize=materialize,
         now=now,
+    )
+    _check(rules)
+    return rules
+
+
+def version_rules(
+    name: str,
+    spark: SparkSession,
+    schema: StructType,
+    *,
+    until: Any = None,
+    max_rows: Any = None,
+    expect: Any = None,
+    quarantine: Any = None,
+    contract: Any = None,
+    materialize: Any = None,
+    **others: Any,
+) -> LoadRules:
+    """Validate the arguments of a load whose cursor is the version of a lake table; `name` is that
+    of its format.
+
+    Raise InvalidInput or InvalidType, which name the argument.
+    """
+    given = signature(load_rules).parameters
+    for other, value in others.items():
+        if value != (None if other == "cursor" else given[other].default):
+            raise InvalidInput(
+                f"{other} is given, but the cursor is the version of a table",
+                hint=f"remove {other}, or load a DataFrame: read_table(spark, …)",
+            )
+    check_choice("contract", contract, (None, *get_args(Contract)))
+    check_choice("materialize", materialize, (None, True, False))
+    cursor: Cursor[Any] = VersionCursor(name)
+    columns = spark.createDataFrame([], schema)
+    rules = LoadRules(
+        cursor=cursor,
+        initial=None,
+        lag=None,
+        until=None if until is None else cursor.given("until", until),
+        until_is_named=True,
+        max_rows=max_rows,
+        end=None,
+        closed="left",
+        on_null="error",
+        replaces=False,
+        identity=None,
+        remember=1,
+        expect=expectations(columns, Columns.of(columns), expect),
+        quarantine=None if quarantine is None else check_path("quarantine", quarantine),
+        contract=contract,
+        materialize=materialize,
+        now=datetime.now(UTC),
     )
     _check(rules)
     return rules
@@ -215,7 +269,8 @@ def _check_backfill(rules: LoadRules) -> None:
         raise InvalidInput(f"end_value {rules.end} is before initial {rules.initial}")
 
 
-def _check_choice(name: str, given: object, choices: tuple[object, ...]) -> None:
+def check_choice(name: str, given: object, choices: tuple[object, ...]) -> None:
+    """Raise InvalidInput unless an argument is one of the choices."""
     if not any(given is choice or given == choice for choice in choices):
         among = ", ".join(repr(choice) for choice in choices if choice is not None)
         raise InvalidInput(f"{name} is {given!r}", hint=f"use one of {among}")

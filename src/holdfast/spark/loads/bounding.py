@@ -6,6 +6,7 @@ first. Whatever is done with those rows, that end is the watermark after the loa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -51,6 +52,15 @@ class _Survey(NamedTuple):
     """The number of rows after the watermark."""
     failures: dict[str, int]
     rejected: int
+
+
+class Findings(NamedTuple):
+    """What one pass over the rows of a load has found, for its checks."""
+
+    rows: int
+    beyond: int = 0
+    failures: Mapping[str, int] = {}
+    rejected: int = 0
 
 
 class Bounding:
@@ -109,7 +119,7 @@ class Bounding:
                 top, beyond = self._portion(rows, top, survey), survey.beyond
                 rows, survey = self._within(rows, top, nulls=rules.on_null != "skip"), None
         if not self._fixed:
-            rows, survey = _kept(rows), None
+            rows, survey = kept(rows), None
             self._source = rows
         survey = survey or self._survey(rows, top)
         if survey.nulls:
@@ -121,7 +131,8 @@ class Bounding:
         mark = self._planned or self._next_mark(survey.end)
         end = rules.end if rules.is_backfill else mark.value if mark else None
         bounded = self._as_planned(self._fresh(self._ended(end)), mark)
-        return self._checked(bounded, mark, survey, max(beyond, survey.beyond))
+        found = Findings(survey.rows, max(beyond, survey.beyond), survey.failures, survey.rejected)
+        return checked(bounded, rules, mark, found, self._where)
 
     def _begin(self) -> tuple[Bound | None, Memory | None]:
         """Return the lower bound to read from, and which rows from there on are loaded already."""
@@ -332,9 +343,6 @@ class Bounding:
         planned = f.expr(self._among(keys)) if keys else f.lit(False)
         return rows.where(planned if since is None else ~self._from(since) | planned)
 
-    def _distinct(self, rows: DataFrame) -> DataFrame:
-        return rows if self._rules.identity is None else self._rules.identity.distinct(rows)
-
     def _among(self, keys: list[int]) -> str:
         assert self._rules.identity is not None
         among = ", ".join(f"{number}L" for number in keys)
@@ -352,46 +360,52 @@ class Bounding:
         failing = f.raise_error(f.lit(null_cursor(self._rules.cursor.name, self._where)))
         return rows.where(f.when(self._cursor.isNull(), failing).otherwise(f.lit(True)))
 
-    def _checked(
-        self, rows: DataFrame, mark: Watermark | None, survey: _Survey, beyond: int
-    ) -> Bounded:
-        rules, expect = self._rules, self._rules.expect
-        checks = dict(survey.failures)
-        most, rejected, quarantined = survey.rows, None, 0
-        if rules.quarantine is not None and survey.rejected:
-            rejected = self._distinct(rows.where(~expect.good))
-            quarantined = survey.rejected if rules.identity is None else rejected.count()
-            rows, most = rows.where(expect.good), most - survey.rejected
-        rows = self._distinct(rows)
-        count = most if rules.identity is None or not most else None
-        for name, columns in expect.unique.items():
-            known = rows.where(reduce(and_, (column.column.isNotNull() for column in columns)))
-            groups = known.groupBy(*(column.column for column in columns)).count()
-            checks[name] = groups.where("count > 1").count()
-        failed = {
-            name: number
-            for name, number in checks.items()
-            if number and (name in expect.unique or rules.quarantine is None)
-        }
-        if expect.rows is not None:
-            count = rows.count() if count is None else count
-            low, high = expect.rows
-            outside = count < (low or 0) or (high is not None and count > high)
-            checks["rows"] = int(outside)
-            if outside:
-                failed[f"rows {expect.rows}"] = count
-        if failed:
-            counts = "; ".join(f"{name}: {number:,}" for name, number in failed.items())
-            raise CheckFailed(
-                f"the new rows for {self._where} fail a check: {counts}; nothing was loaded",
-                hint="fix the source or the check; quarantine= sets such rows aside"
-                if failed.keys() & expect.conditions.keys()
-                else "fix the source or the check",
-            )
-        return Bounded(rows, mark, count, most, beyond, checks, rejected, quarantined)
+
+def checked(
+    rows: DataFrame, rules: LoadRules, mark: Watermark | None, found: Findings, where: str
+) -> Bounded:
+    """Return the rows of a load after its checks. Raise CheckFailed if they fail one."""
+    expect = rules.expect
+    checks = dict(found.failures)
+    most, rejected, quarantined = found.rows, None, 0
+    if rules.quarantine is not None and found.rejected:
+        rejected = _distinct(rows.where(~expect.good), rules)
+        quarantined = found.rejected if rules.identity is None else rejected.count()
+        rows, most = rows.where(expect.good), most - found.rejected
+    rows = _distinct(rows, rules)
+    count = most if rules.identity is None or not most else None
+    for name, columns in expect.unique.items():
+        known = rows.where(reduce(and_, (column.column.isNotNull() for column in columns)))
+        groups = known.groupBy(*(column.column for column in columns)).count()
+        checks[name] = groups.where("count > 1").count()
+    failed = {
+        name: number
+        for name, number in checks.items()
+        if number and (name in expect.unique or rules.quarantine is None)
+    }
+    if expect.rows is not None:
+        count = rows.count() if count is None else count
+        low, high = expect.rows
+        outside = count < (low or 0) or (high is not None and count > high)
+        checks["rows"] = int(outside)
+        if outside:
+            failed[f"rows {expect.rows}"] = count
+    if failed:
+        counts = "; ".join(f"{name}: {number:,}" for name, number in failed.items())
+        raise CheckFailed(
+            f"the new rows for {where} fail a check: {counts}; nothing was loaded",
+            hint="fix the source or the check; quarantine= sets such rows aside"
+            if failed.keys() & expect.conditions.keys()
+            else "fix the source or the check",
+        )
+    return Bounded(rows, mark, count, most, found.beyond, checks, rejected, quarantined)
 
 
-def _kept(rows: DataFrame) -> DataFrame:
+def _distinct(rows: DataFrame, rules: LoadRules) -> DataFrame:
+    return rows if rules.identity is None else rules.identity.distinct(rows)
+
+
+def kept(rows: DataFrame) -> DataFrame:
     """Read rows once, and checkpoint them.
 
     If an executor may be lost, there are two copies; if both are lost, Spark fails rather than read

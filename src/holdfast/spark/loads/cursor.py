@@ -31,6 +31,7 @@ _EAST: Final = timedelta(hours=14)
 _WEST: Final = timedelta(hours=12)
 """The maximum offsets of local times from UTC, for values without a time zone."""
 _ZONES: Final = timedelta(days=2)
+_LARGEST_IN_JSON: Final = 2**53
 _NEW_CALENDARS: Final = 1900
 """From this year on, two readings of a time in different zones are at most `_ZONES` apart."""
 
@@ -295,6 +296,25 @@ class IntegerCursor(Cursor[int]):
 
     def _accept_lag(self, lag: Any) -> Lag | None:
         return lag if isinstance(lag, int) and not isinstance(lag, bool) else None
+
+
+class VersionCursor(IntegerCursor):
+    """The version of a lake table: no column, but the table's history."""
+
+    kind = "version"
+    example = "12"
+
+    def __init__(self, name: str) -> None:
+        from pyspark.sql.types import LongType
+
+        super().__init__(SourceColumn((name,), LongType()))
+
+    def as_json(self, value: int) -> int | str:  # type: ignore[override]
+        # Not every reader of JSON has integers that are as large as the ids of snapshots.
+        return value if abs(value) < _LARGEST_IN_JSON else str(value)
+
+    def _accept(self, value: Any) -> int | None:
+        return super()._accept(int(value) if isinstance(value, str) else value)
 
 
 class DecimalCursor(Cursor[Decimal]):

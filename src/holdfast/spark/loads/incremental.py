@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, InvalidType
 from holdfast.sdk.asset_stores import AssetStores
-from holdfast.spark.loads.arguments import Closed, Contract, OnNull, load_rules
+from holdfast.spark.lake.table import LakeTable
+from holdfast.spark.loads.arguments import (
+    Closed,
+    Contract,
+    LoadRules,
+    OnNull,
+    check_choice,
+    load_rules,
+    version_rules,
+)
 from holdfast.spark.loads.load import Load, Loaded
+from holdfast.spark.loads.table_versions import OnChange, TableVersions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,10 +30,10 @@ __all__ = ["Load", "Loaded", "incremental", "portions"]
 
 
 def incremental(
-    df: DataFrame,
+    source: DataFrame | LakeTable,
     asset_store: AssetStore | AssetStores,
     *,
-    cursor: str,
+    cursor: str | None = None,
     initial: Any = None,
     lag: Any = None,
     until: Any = None,
@@ -37,9 +47,11 @@ def incremental(
     quarantine: str | PathLike[str] | None = None,
     contract: Contract | None = None,
     materialize: bool | None = None,
+    on_change: OnChange = "error",
     key: str = "watermark",
 ) -> Load:
-    """Return the rows of `df` that are new since the watermark that the asset store has as `key`.
+    """Return the rows of a source that are new since the watermark that the asset store has as
+    `key`.
 
     The load is bounded now: it has the rows after the watermark up to the highest `cursor` value
     there is, or up to `until` (a value, a `timedelta` before now, or a function that returns
@@ -60,9 +72,16 @@ def incremental(
     `contract` stores the source's schema with the watermark, and warns or fails if it changes.
     `materialize` determines whether the rows are read once and kept; by default, they are if the
     source can change while they are read.
+
+    A Delta or Iceberg table as the source needs no `cursor`: the load has what was appended to the
+    table since the version that the watermark is, up to its newest version or the version `until`;
+    the first load has the whole table. If rows were changed or removed since, or the versions since
+    are gone, `on_change="error"` raises TableChanged, and with `"reload"` the load has the whole
+    table again.
     """
-    rules = load_rules(
-        df,
+    found = _source(
+        source,
+        on_change,
         cursor=cursor,
         initial=initial,
         lag=lag,
@@ -78,11 +97,11 @@ def incremental(
         contract=contract,
         materialize=materialize,
     )
-    return Load(df, store_of(asset_store), key, rules)
+    return Load(found.source, store_of(asset_store), key, found.rules)
 
 
 def portions(
-    df: DataFrame,
+    source: DataFrame | LakeTable,
     asset_store: AssetStore | AssetStores,
     *,
     max_rows: int,
@@ -92,7 +111,8 @@ def portions(
     """Yield loads of about `max_rows` rows each, until nothing is left.
 
     Each moves the watermark as soon as it is written, even inside an attempt, so that a retry
-    continues with the next portion. The other arguments are those of `incremental`.
+    continues with the next portion. Portions of a Delta or Iceberg table end with a commit, and the
+    first has the whole table. The other arguments are those of `incremental`.
     """
     store = store_of(asset_store)
     if max_rows is None:
@@ -103,8 +123,8 @@ def portions(
         raise TypeError(f"portions() got an unexpected keyword argument {min(unknown)!r}")
     load: Load | None = None
     while True:
-        checked = load_rules(df, max_rows=max_rows, **rules)
-        begins, load = load is None, Load(df, store, key, checked, at_once=True)
+        found = _source(source, max_rows=max_rows, **rules)
+        begins, load = load is None, Load(found.source, store, key, found.rules, at_once=True)
         if load.end == load.watermark and not (begins and load.has_rows):
             return
         yield load
@@ -112,6 +132,40 @@ def portions(
             raise InvalidInput(
                 "the last portion was not written", hint="call write, save or sql on each portion"
             )
+
+
+class _Source(NamedTuple):
+    source: DataFrame | TableVersions
+    rules: LoadRules
+
+
+def _source(
+    source: DataFrame | LakeTable,
+    on_change: OnChange = "error",
+    cursor: str | None = None,
+    **rules: Any,
+) -> _Source:
+    """Validate the arguments of a load. Raise InvalidInput or InvalidType, which name one."""
+    check_choice("on_change", on_change, get_args(OnChange))
+    if isinstance(source, LakeTable):
+        from pyspark.sql import SparkSession
+
+        versions = TableVersions(source, SparkSession.active(), on_change)
+        spark, schema = versions.sparkSession, versions.schema
+        return _Source(
+            versions, version_rules(versions.kind, spark, schema, cursor=cursor, **rules)
+        )
+    if on_change != "error":
+        raise InvalidInput(
+            f"on_change is {on_change!r}, but the source is a DataFrame",
+            hint="remove on_change: it is for Delta and Iceberg tables",
+        )
+    if cursor is None and hasattr(source, "isStreaming"):
+        raise InvalidInput(
+            "a DataFrame is loaded by a cursor, and none is given",
+            hint='give the column whose values grow: cursor="changed_at"',
+        )
+    return _Source(source, load_rules(source, cursor=cursor, **rules))  # type: ignore[arg-type]
 
 
 def store_of(asset_store: AssetStore | AssetStores) -> AssetStore:

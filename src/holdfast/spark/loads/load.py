@@ -33,6 +33,7 @@ from holdfast.spark.loads.naming import application, backfill_name, digest_of, l
 from holdfast.spark.loads.observation import observed
 from holdfast.spark.loads.plan import Planning
 from holdfast.spark.loads.sql_statement import statement
+from holdfast.spark.loads.table_versions import TableVersions, is_reload
 from holdfast.spark.loads.watermark import Watermark, as_json, from_json
 from holdfast.spark.paths import absolute, check_path, is_inside, is_same, path_digest, renames
 from holdfast.spark.publication import withdraw
@@ -76,7 +77,13 @@ class Load:
     """The new rows of an asset's source, up to a fixed end."""
 
     def __init__(
-        self, df: DataFrame, store: AssetStore, key: str, rules: LoadRules, *, at_once: bool = False
+        self,
+        df: DataFrame | TableVersions,
+        store: AssetStore,
+        key: str,
+        rules: LoadRules,
+        *,
+        at_once: bool = False,
     ) -> None:
         self._began = time.monotonic()
         check_key(key, store.binding.scope)
@@ -152,6 +159,12 @@ class Load:
         return self._end_mark.value if self._end_mark else None
 
     @property
+    def is_reload(self) -> bool:
+        """Whether the load has the whole table again, as `on_change="reload"` allows: what was
+        loaded before is to be replaced. For `read_loads`, earlier loads then no longer count."""
+        return is_reload(self._mark, self._end_mark)
+
+    @property
     def number(self) -> int:
         """The number of the load: the same for every retry, and higher for each later load.
 
@@ -182,6 +195,7 @@ class Load:
 
         This fixes the rows for every retry. Empty if there is nothing to append.
         """
+        self._check_appends()
         number = self.number
         if self.rows == 0:
             return {}
@@ -274,6 +288,7 @@ class Load:
                 "with primary_key=(), rows that are already loaded are read again",
                 hint="give the primary_key that identifies them, or use a MERGE",
             )
+        self._check_appends()
         self._check_open(table.name)
         if self._rules.quarantine is not None or not self._may_be_in_a_table:
             self._begin(table=table.name)
@@ -283,16 +298,21 @@ class Load:
         return self._finish([])
 
     def _append_to(self, table: LakeTable, planning: Planning) -> Append:
-        """Store the plan of an append, which fixes the rows for every retry."""
-        begun = planning.keep(self._planned_mark(), tries=1, numbered=True, table=table.name)
+        plan = planning.plan
+        assert plan is not None
+
+        def begin() -> Callable[[], None]:
+            begun = planning.keep(plan.watermark, tries=1, numbered=True, table=table.name)
+            return partial(planning.confirm, begun, id=plan.id)
+
         return Append(
-            identity=Identity(sequence_of(self._store, self._key), begun.number, begun.id),
+            identity=Identity(sequence_of(self._store, self._key), plan.number, plan.id),
             name=self.name.removeprefix("load="),
-            watermark=begun.watermark,
+            watermark=plan.watermark,
             rows=lambda: self.df,
             check_rows=self._check_written,
             counted=planning.before.number if planning.before else -1,
-            confirm=lambda: planning.confirm(begun),
+            begin=begin,
             reset=f"delete `{self._key}{PLAN_SUFFIX}` and `{self._key}{SEQUENCE_SUFFIX}` of "
             f"{self._store.binding.scope}",
         )
@@ -317,6 +337,14 @@ class Load:
         if self._planning is not None:
             self._planning.check_unmoved()
             self._planning.check_table(table)
+
+    def _check_appends(self) -> None:
+        if self.is_reload:
+            raise InvalidInput(
+                f"the source of {self._where()} has changed, and the load has the whole table "
+                "again: an append would duplicate rows",
+                hint="replace all rows, with new.save, new.write or new.sql",
+            )
 
     def _without_a_number(self) -> InvalidInput:
         return InvalidInput(
@@ -379,8 +407,11 @@ class Load:
                 "%s does not record which rows are loaded, by %s: this load starts after %s",
                 *(self._where(), ", ".join(identity.kinds), self._mark.value),
             )
-        bounding = Bounding(self._source, self._rules, self._mark, self._planned, self._where())
-        bounded = bounding.result()
+        limits = (self._rules, self._mark, self._planned, self._where())
+        if isinstance(self._source, TableVersions):
+            bounded = self._source.bounded(*limits)
+        else:
+            bounded = Bounding(self._source, *limits).result()
         if bounded.beyond:
             log.warning(
                 "%s: %s rows have a `%s` in the future; left for a later load",
@@ -503,7 +534,8 @@ class Load:
     @property
     def _figures(self) -> Bounded:
         """What is known about the rows, which need not have been read."""
-        return self._found or Bounded(self._source, self._planned, None, None, 0, {}, None, 0)
+        source: Any = self._source  # in place of the rows
+        return self._found or Bounded(source, self._planned, None, None, 0, {}, None, 0)
 
     def _keep_watermark(self, planning: Planning, saved_as: _Saved | None) -> None:
         """Set the watermark and the entries that belong to it.
@@ -525,7 +557,8 @@ class Load:
             tried = NO_TRY  # an earlier attempt has saved to another place
         digests = [saved_as.digest if saved_as else saved_format.NOT]
         digests += [self._aside.digest] if self._aside else []
-        chain = following(planning.before, planning.number, tried, digests)
+        before = None if self.is_reload else planning.before
+        chain = following(before, planning.number, tried, digests)
         value = as_json(mark, self._rules.cursor, chain)
         self._put(self._key, value, if_version=planning.version)
         if not self._stages:
@@ -585,7 +618,7 @@ class Load:
             return most
         return self.df.count() if rows is None and most <= _FEW else rows
 
-    def _check_contract(self, df: DataFrame) -> dict[str, str] | None:
+    def _check_contract(self, df: DataFrame | TableVersions) -> dict[str, str] | None:
         """Return the schema to store, if the store has none or another one. Raise SourceChanged for
         a broken contract."""
         if self._rules.contract is None:

@@ -127,11 +127,12 @@ class Planning:
                 self._former = self.plan = kept
                 return kept
 
-    def confirm(self, begun: Plan) -> None:
-        """Raise VersionConflict unless this is still the newest try of the load."""
+    def confirm(self, begun: Plan, *, id: str | None = None) -> None:
+        """Raise VersionConflict unless this is still the newest try of the load, whose plan has
+        that id."""
         self.check_unmoved()
         _, found = self._last()
-        if found is None or (found.id, found.tries) != (begun.id, begun.tries):
+        if found is None or (found.id, found.tries) != (id or begun.id, begun.tries):
             raise VersionConflict(
                 f"a later load from {self._where()} has replaced this one",
                 hint="run one load of an asset at a time: max_active_runs=1",

@@ -77,11 +77,23 @@ def _merged(groups: list[Group]) -> list[Group]:
     return groups
 
 
+class TableMark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a watermark that is a table's version has besides the version: `Position`."""
+
+    id: str = ""
+    commit: str = ""
+    sequence: int = 0
+    whole: bool = False
+    """The load that wrote it had all rows of the version, not what was appended since another."""
+
+
 class Watermark(NamedTuple):
     """The highest cursor value that is loaded."""
 
     value: Value
     memory: Memory | None = None
+    table: TableMark | None = None
+    """For a cursor that is the version of a table."""
 
 
 class _Since(msgspec.Struct, frozen=True):
@@ -100,6 +112,7 @@ class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     type: str
     value: str | int
     seen: _Seen | None = None
+    table: TableMark | None = None
     load: Chain | None = None
 
 
@@ -113,7 +126,8 @@ def as_json(mark: Watermark, cursor: Cursor[Value], chain: Chain | None = None) 
             [(cursor.as_json(group.to), _packed(group.keys)) for group in memory.groups],
             since,
         )
-    stored = _Stored(cursor.name, cursor.kind, cursor.as_json(mark.value), seen, chain)
+    value = cursor.as_json(mark.value)
+    stored = _Stored(cursor.name, cursor.kind, value, seen, mark.table, chain)
     return msgspec.json.decode(msgspec.json.encode(stored))  # in the form that the store returns
 
 
@@ -136,7 +150,7 @@ def from_json(found: Any, cursor: Cursor[Value], where: str) -> Watermark:
         )
     value = cursor.given(where, stored.value)
     if stored.seen is None:
-        return Watermark(value)
+        return Watermark(value, table=stored.table)
     since = stored.seen.since
     bound = Bound(cursor.given(where, since.value), since.closed) if since else None
     try:
