@@ -11,6 +11,7 @@ import msgspec
 from holdfast import commands as c
 from holdfast.cli import document
 from holdfast.cli.cleanup import cleanup_asset_store, cleanup_task_store
+from holdfast.cli.leftovers import leftovers
 from holdfast.cli.opening import open_connection, open_store, person
 from holdfast.cli.output import counted, json_option, print_document, print_table, say, time_text
 from holdfast.cli.parameter import (
@@ -243,7 +244,7 @@ def history(scope: AssetScope, key: str, as_json: bool) -> None:
     )
 
 
-for other in (cleanup_asset_store, cleanup_task_store, purge, reconcile, rewind):
+for other in (cleanup_asset_store, cleanup_task_store, leftovers, purge, reconcile, rewind):
     command.add_command(other)
 for transfer in (export_command, import_command, copy_command):
     command.add_command(transfer)

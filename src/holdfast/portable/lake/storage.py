@@ -165,12 +165,9 @@ class ObjectFiles:
                 f"{location} needs the package obstore, which is not installed here",
                 hint='pip install "holdfast-state[objects]" on every machine of Spark',
             ) from None
-        config, client = _split(options)
         self._location = location
-        url = location.replace("s3n://", "s3://", 1)
         with translated("open", location):
-            open_store: Any = store.from_url
-            self._store: Any = open_store(url, config=config or None, client_options=client)
+            self._store = _opened(store.from_url, location, *_split(options))
 
     @contextmanager
     def create(self, path: str) -> Iterator[Any]:
@@ -299,6 +296,20 @@ def _failed(doing: str, what: str, error: Exception) -> BackendFailed:
         hint="check that Spark's machines reach the storage and may write there; they take "
         "credentials from storage_options or from their own environment",
     )
+
+
+def _opened(open_store: Any, location: str, config: dict[str, Any], client: dict[str, Any]) -> Any:
+    """Open a store. Options that only the table's library has are left out."""
+    from obstore.exceptions import UnknownConfigurationKeyError
+
+    url = location.replace("s3n://", "s3://", 1)
+    while True:
+        try:
+            return open_store(url, config=config or None, client_options=client)
+        except UnknownConfigurationKeyError as error:
+            unknown = re.search(r"key: '([^']+)'", str(error))
+            if unknown is None or config.pop(unknown[1], None) is None:
+                raise
 
 
 def _split(options: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
