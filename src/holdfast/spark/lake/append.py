@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -16,6 +16,7 @@ from holdfast.spark.lake.files import Written, discard, write_rows
 from holdfast.spark.lake.schema import check_creatable, fit_of, fitted, null_in
 from holdfast.spark.lake.table import (
     CommitConflict,
+    DataFile,
     Found,
     Identity,
     LakeTable,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 DATA: Final = "data-holdfast"
 """The directory of a table in which attempts write."""
 _TRIES: Final = 20
+_UNKNOWN: Final = 3
+"""Number of commits without a known outcome: the library repeats its requests itself."""
 
 log = logging.getLogger("holdfast")
 
@@ -48,8 +51,9 @@ class Append(NamedTuple):
     counted: int
     """The number of the newest write of the sequence that the state knows as succeeded; -1: none.
     """
-    confirm: Callable[[], None]
-    """Raises unless this is still the newest attempt."""
+    begin: Callable[[], Callable[[], None]]
+    """Records that the table may have the rows from now on. Returns a function that raises unless
+    this is still the newest attempt."""
     reset: str
     """What to do, as a hint, if the commits of the sequence are not those that the state knows."""
 
@@ -78,7 +82,7 @@ def append_once(table: LakeTable, write: Append) -> Appended:
     df = write.rows()
     opened = _prepared(table, opened, df)
     opened.check_appendable()
-    write.confirm()
+    confirm = write.begin()
     place = f"{DATA}/{write.name}/{uuid4().hex}"
     written = _write(table, opened, df, place)
     rows = written.rows
@@ -91,22 +95,28 @@ def append_once(table: LakeTable, write: Append) -> Appended:
         return Appended(0, "")
     sequence, number, id = write.identity
     stamp = Stamp(sequence, number, id, rows, place, write.watermark, written.writer)
-    return _commit(table, opened, write, written, stamp)
+    return _commit(table, opened, write, confirm, written.files, stamp)
 
 
 def _commit(
-    table: LakeTable, opened: OpenTable, write: Append, written: Written, stamp: Stamp
+    table: LakeTable,
+    opened: OpenTable,
+    write: Append,
+    confirm: Callable[[], None],
+    files: Sequence[DataFile],
+    stamp: Stamp,
 ) -> Appended:
     """Commit files, and look for the commit again after each conflict or unknown outcome."""
     schema, partition_by = opened.schema, opened.partition_by
-    backoff = Backoff(0.05, 5)
+    backoff, unknown = Backoff(0.05, 2), 0
     for _ in range(_TRIES):
-        write.confirm()
+        confirm()
         try:
-            return Appended(stamp.rows, opened.append(written.files, stamp))
+            return Appended(stamp.rows, opened.append(files, stamp))
         except (CommitConflict, UnknownOutcome) as error:
             log.info("%s: looking again, as %s", table.name, error.message)
             failure = error
+            unknown += isinstance(error, UnknownOutcome)
         time.sleep(backoff.pause())
         opened = _reopened(table)
         found = _look(table, opened, write)
@@ -119,6 +129,8 @@ def _commit(
                 hint="run this again",
             )
         opened.check_appendable()
+        if unknown == _UNKNOWN:
+            break
     raise failure
 
 

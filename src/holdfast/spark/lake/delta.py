@@ -286,10 +286,13 @@ class OpenDelta(OpenTable):
                 adds, "append", self._table.schema(), names, commit_properties=properties
             )
         except deltalake.exceptions.CommitFailedError as error:
-            raise CommitConflict(f"{self._place.name} has changed: {_reason(error)}") from error
+            raise CommitConflict(
+                f"{self._place.name} has changed: {_reason(error)}", hint="run this again"
+            ) from error
         except (deltalake.exceptions.DeltaError, OSError) as error:
             raise UnknownOutcome(
-                f"the commit to {self._place.name} has failed: {_reason(error)}"
+                f"the commit to {self._place.name} has failed: {_reason(error)}",
+                hint="check that the table can be written to, and run this again: it looks first",
             ) from error
         return str(self._table.version())
 
@@ -299,10 +302,13 @@ class OpenDelta(OpenTable):
         try:
             self._table.alter.add_columns(fields)
         except deltalake.exceptions.CommitFailedError as error:
-            raise CommitConflict(f"{self._place.name} has changed: {_reason(error)}") from error
+            raise CommitConflict(
+                f"{self._place.name} has changed: {_reason(error)}", hint="run this again"
+            ) from error
         except (deltalake.exceptions.DeltaError, OSError) as error:
             raise UnknownOutcome(
-                f"the commit to {self._place.name} has failed: {_reason(error)}"
+                f"the commit to {self._place.name} has failed: {_reason(error)}",
+                hint="check that the table can be written to, and run this again: it looks first",
             ) from error
 
     def _history(self) -> Iterator[dict[str, Any]]:
