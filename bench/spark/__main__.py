@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bench import sections
-from bench.spark import checkpoint, incremental, killed, reading, writing
+from bench.spark import checkpoint, incremental, killed, lake, reading, writing
 
 if __name__ == "__main__":
-    sections.measure("bench.spark", __doc__, (incremental, checkpoint, killed, reading, writing))
+    measured = (incremental, checkpoint, killed, reading, writing, lake)
+    sections.measure("bench.spark", __doc__, measured)

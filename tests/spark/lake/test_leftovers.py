@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -39,6 +41,7 @@ def s3() -> Iterator[ObjectServer]:
 
 def catalog(directory: Path) -> dict[str, str]:
     return {
+        "name": "left",
         "type": "sql",
         "uri": f"sqlite:///{directory}/catalog.db",
         "warehouse": f"file://{directory}/warehouse",
@@ -233,19 +236,27 @@ def test_the_command_lists_and_deletes(tmp_path: Path, run: Callable[..., Any]) 
     assert stored(table) == paths(kept)
 
 
-def test_the_command_takes_an_iceberg_table(
-    tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in catalog(tmp_path).items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LEFT__{name.upper()}", value)
+def test_the_command_takes_an_iceberg_table(tmp_path: Path) -> None:
+    configured = catalog(tmp_path)
+    named = configured.pop("name").upper()
+    environment = {
+        f"PYICEBERG_CATALOG__{named}__{key.upper()}": value for key, value in configured.items()
+    }
     table = orders(tmp_path)
     table.create(COLUMNS, [PartitionColumn("p")])
-    lost = attempt(table, "b")
-    for file in lost:
+    for file in attempt(table, "b"):
         os.utime(Path(opened(table).storage.location.removeprefix("file://"), file.path), (0, 0))
+    command = ["state-store", "leftovers", "sales.orders", "--catalog", "left", "--delete", "--yes"]
 
-    deleted = run("sales.orders", "--catalog", "left", "--delete", "--yes")
+    # PyIceberg reads the environment when it is imported.
+    deleted = subprocess.run(
+        [sys.executable, "-m", "holdfast", *command],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
-    assert deleted[0] == 0, deleted
-    assert "Deleted 1 file." in deleted[2]
+    assert deleted.returncode == 0, deleted.stderr
+    assert "Deleted 1 file." in deleted.stderr
     assert stored(table) == set()
