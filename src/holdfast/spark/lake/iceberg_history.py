@@ -121,11 +121,10 @@ class IcebergHistory(History):
             found.append(snapshot)
             if snapshot.parent_snapshot_id == after.version:
                 return found  # which itself may be expired
-        if not found or found[-1].parent_snapshot_id is None:
-            raise self._rolled_back(after)
+        # PyIceberg also removes the expired parent from a snapshot.
         raise TableChanged(
             f"the snapshots of {self.name} after {after.version}, which the last load read, are "
-            "expired",
+            "not all known any more: some are expired, or the table was rolled back",
             hint=f"{_RELOAD}; load more often than snapshots are expired",
         )
 
