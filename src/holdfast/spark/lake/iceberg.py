@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -88,10 +87,7 @@ class IcebergTable(LakeTable):
                     f"{self.name} needs the package {error.name}, which is not installed",
                     hint='pip install "holdfast-state[iceberg]"',
                 ) from None
-            catalog = open_catalog(self._catalog_name, self._properties)
-            # A process that was forked must leave the connections of its parent alone.
-            weakref.finalize(self, _close, catalog, os.getpid())
-            self._loaded = os.getpid(), catalog
+            self._loaded = os.getpid(), open_catalog(self._catalog_name, self._properties)
         return self._loaded[1]
 
     def open(self) -> OpenIcebergTable | None:
@@ -114,11 +110,6 @@ class IcebergTable(LakeTable):
         spec = partition_spec(converted, partition_by)
         table = create_table(catalog, self.identifier, converted, spec, self.name)
         return OpenIcebergTable(table, self.name)
-
-
-def _close(catalog: Catalog, process: int) -> None:
-    if os.getpid() == process:
-        catalog.close()
 
 
 def _checked(identifier: Any) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from pyiceberg import exceptions as theirs
 from pyiceberg.catalog import Catalog, list_catalogs, load_catalog
@@ -52,13 +54,22 @@ def open_catalog(name: str, properties: Mapping[str, str] | None) -> Catalog:
             )
         given = {key: value for key, value in (properties or {}).items() if key != "name"}
         try:
-            return load_catalog(name, **given)
+            catalog = load_catalog(name, **given)
         except (ValueError, theirs.NoSuchPropertyException) as error:
             raise InvalidInput(
                 f"the properties of the catalog `{name}` are not valid: {described(error)}",
                 hint='catalog={"type": "sql", "uri": "sqlite:////lake/catalog.db", '
                 '"warehouse": "file:///lake"}',
             ) from None
+    if (engine := getattr(catalog, "engine", None)) is not None:
+        weakref.finalize(catalog, _disconnect, engine, os.getpid())
+    return catalog
+
+
+def _disconnect(engine: Any, process: int) -> None:
+    # A process that was forked must leave the connections of its parent alone.
+    if os.getpid() == process:
+        engine.dispose()
 
 
 def load_table(catalog: Catalog, identifier: str, name: str) -> Table | None:

@@ -29,7 +29,12 @@ from pyiceberg.transforms import VoidTransform
 from holdfast.errors import InvalidInput, NotSupported, TableChanged
 from holdfast.spark.lake.iceberg_catalog import described, translated
 from holdfast.spark.lake.iceberg_files import ManifestEntries
-from holdfast.spark.lake.iceberg_types import iceberg_type, parsed_transform, spark_schema
+from holdfast.spark.lake.iceberg_types import (
+    UNPARTITIONABLE,
+    iceberg_type,
+    parsed_transform,
+    spark_schema,
+)
 from holdfast.spark.lake.table import (
     CommitConflict,
     DataFile,
@@ -115,13 +120,15 @@ class OpenIcebergTable(OpenTable):
                 f"{self.name} is encrypted, which is not supported",
                 hint="use a table without encryption.key-id",
             )
-        columns = {field.name for field in self._metadata.schema().fields}
+        kinds = {field.name: field.field_type for field in self._metadata.schema().fields}
         for column in self.partition_by:
             parsed_transform(column)
-            if column.name not in columns:
+            kind = kinds.get(column.name)
+            if kind is None or isinstance(kind, UNPARTITIONABLE):
+                why = "inside of a column" if kind is None else f"of the type {kind}"
                 raise NotSupported(
-                    f"{self.name} is partitioned by `{column.name}`, which is inside of a column",
-                    hint="use a table that is partitioned by columns",
+                    f"{self.name} is partitioned by `{column.name}`, which is {why}",
+                    hint="use a table with another partitioning",
                 )
 
     def newest(self, sequence: str) -> int | None:

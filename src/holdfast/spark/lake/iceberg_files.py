@@ -111,7 +111,7 @@ class ManifestEntries:
             *(
                 None
                 if isinstance(transform, VoidTransform)
-                else partition_value(kind, texts.pop(0))
+                else partition_value(transform, kind, texts.pop(0))
                 for transform, kind in self._values
             )
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import count
@@ -56,6 +57,11 @@ _SUPPORTED: Final = (
     transforms.TruncateTransform,
 )
 """The transforms whose values Spark computes for the files."""
+UNPARTITIONABLE: Final = (theirs.BinaryType, theirs.FloatType, theirs.DoubleType)
+"""Types without a text for a partition, or whose values PyIceberg rounds in manifests."""
+_PARTITIONABLE: Final = (
+    "partition by columns of text, whole numbers, decimals, dates, times or booleans"
+)
 
 
 def spark_schema(schema: Schema) -> spark.StructType:
@@ -163,13 +169,11 @@ def partition_spec(schema: Schema, columns: Sequence[PartitionColumn]) -> Partit
                 hint=f"the columns: {', '.join(field.name for field in schema.fields)}",
             )
         transform = parsed_transform(column)
-        suitable = transform.can_transform(source.field_type)
-        if not suitable or isinstance(source.field_type, theirs.BinaryType):
+        kind = source.field_type
+        if not transform.can_transform(kind) or isinstance(kind, UNPARTITIONABLE):
             raise InvalidInput(
-                f"partition_by has {column.transform} of `{column.name}`, which is of type "
-                f"{source.field_type}",
-                hint="partition by columns of text, numbers, dates, times or booleans, or by the "
-                "year, month, day or hour of a time",
+                f"partition_by has {column.transform} of `{column.name}`, which is of type {kind}",
+                hint=f"{_PARTITIONABLE}, or by the year, month, day or hour of a time",
             )
         name = column.name
         if column.transform != "identity":
@@ -194,22 +198,26 @@ def parsed_transform(column: PartitionColumn) -> transforms.Transform[Any, Any]:
     raise InvalidInput(message, hint=hint)
 
 
-def partition_value(kind: theirs.IcebergType, text: str | None) -> Any:
+def partition_value(
+    transform: transforms.Transform[Any, Any], kind: theirs.IcebergType, text: str | None
+) -> Any:
     """Return a partition's value in the form in which manifests have it.
 
-    Raise TableChanged if the text is none of the type: the table is partitioned in another way than
-    the files were written for.
+    Raise TableChanged if the text is no value of the transform: the table is partitioned in another
+    way than the files were written for.
     """
     if text is None:
         return None
-    try:
-        return _parser(kind)(text)
-    except (ValueError, TypeError, LookupError, ArithmeticError):
-        raise TableChanged(
-            f"{text!r} is not a partition value of the type {kind}: the table's partitioning has "
-            "changed while rows were written for it",
-            hint="run this again",
-        ) from None
+    with suppress(ValueError, TypeError, LookupError, ArithmeticError):
+        value = _parser(kind)(text)
+        truncates = isinstance(transform, transforms.TruncateTransform)
+        if not truncates or transform.transform(kind)(value) == value:
+            return value
+    raise TableChanged(
+        f"{text!r} is not a partition value of {transform} and the type {kind}: the table's "
+        "partitioning has changed while rows were written for it",
+        hint="run this again",
+    )
 
 
 def _parser(kind: theirs.IcebergType) -> Callable[[str], Any]:
@@ -218,8 +226,6 @@ def _parser(kind: theirs.IcebergType) -> Callable[[str], Any]:
             return str
         case theirs.IntegerType() | theirs.LongType():
             return int
-        case theirs.FloatType() | theirs.DoubleType():
-            return float
         case theirs.DecimalType():
             return Decimal
         case theirs.BooleanType():
@@ -233,7 +239,7 @@ def _parser(kind: theirs.IcebergType) -> Callable[[str], Any]:
             return lambda text: _micros(datetime.fromisoformat(text) - start)
     raise NotSupported(
         f"partitioning by a column of the type {kind} is not supported",
-        hint="partition by columns of text, numbers, dates, times or booleans",
+        hint=_PARTITIONABLE,
     )
 
 
