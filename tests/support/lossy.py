@@ -12,6 +12,9 @@ from urllib.parse import urlsplit
 KEPT = ""
 REQUEST = "request"
 ANSWER = "answer"
+UNAVAILABLE = "unavailable"
+"""The server does the work, and the answer is that it is not available."""
+_UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
 
 class LossyProxy:
@@ -25,6 +28,8 @@ class LossyProxy:
         self._clients: list[socket.socket] = []
         self.losses: list[str] = []
         """Losses of the next exchanges; after them, nothing is lost."""
+        self.about = b""
+        """A part of the first line of the requests that may be lost."""
         self._threads[0].start()
 
     @property
@@ -59,17 +64,18 @@ class LossyProxy:
             server.makefile("rb") as answers,
         ):
             while request := message(requests):
-                loss = self.losses.pop(0) if self.losses else KEPT
+                is_about = self.about in request.partition(b"\r\n")[0]
+                loss = self.losses.pop(0) if self.losses and is_about else KEPT
                 if loss == REQUEST:
                     return
                 server.sendall(request)
-                answer = message(answers)
+                answer = message(answers, has_body=not request.startswith(b"HEAD "))
                 if loss == ANSWER:
                     return
-                client.sendall(answer)
+                client.sendall(_UNAVAILABLE if loss == UNAVAILABLE else answer)
 
 
-def message(stream: BinaryIO) -> bytes:
+def message(stream: BinaryIO, *, has_body: bool = True) -> bytes:
     """Return the next request or answer, empty at the end."""
     head = b""
     size = 0
@@ -77,7 +83,7 @@ def message(stream: BinaryIO) -> bytes:
         head += line
         if line.lower().startswith(b"content-length:"):
             size = int(line.partition(b":")[2])
-    return head + line + stream.read(size)
+    return head + line + (stream.read(size) if has_body else b"")
 
 
 @contextmanager

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from holdfast.spark.jobs.driver import driver
     from holdfast.spark.jobs.job import SparkJob
     from holdfast.spark.lake.delta import delta
+    from holdfast.spark.lake.iceberg import iceberg
+    from holdfast.spark.lake.table_reader import read_table
+    from holdfast.spark.lake.task_append import append
     from holdfast.spark.loads.directory_reader import read_loads
     from holdfast.spark.loads.incremental import incremental, portions
     from holdfast.spark.source.registration import register
@@ -17,29 +20,35 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SparkJob",
+    "append",
     "checkpointed",
     "delta",
     "driver",
     "follow",
     "foreach_batch",
+    "iceberg",
     "incremental",
     "portions",
     "read_chunks",
     "read_loads",
+    "read_table",
     "register",
     "write_chunks",
 ]
 
 _HOMES = {
     "SparkJob": "jobs.job",
+    "append": "lake.task_append",
     "checkpointed": "checkpoints.checkpoint",
     "delta": "lake.delta",
     "driver": "jobs.driver",
     "follow": "streams.streaming",
     "foreach_batch": "streams.streaming",
+    "iceberg": "lake.iceberg",
     "incremental": "loads.incremental",
     "portions": "loads.incremental",
     "read_loads": "loads.directory_reader",
+    "read_table": "lake.table_reader",
     "read_chunks": "checkpoints.chunks",
     "register": "source.registration",
     "write_chunks": "checkpoints.chunks",
