@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from holdfast.spark.lake.delta import delta
     from holdfast.spark.lake.iceberg import iceberg
     from holdfast.spark.lake.table_reader import read_table
-    from holdfast.spark.lake.iceberg import iceberg
-    from holdfast.spark.lake.table_reader import read_table
     from holdfast.spark.lake.task_append import append
     from holdfast.spark.loads.directory_reader import read_loads
     from holdfast.spark.loads.incremental import incremental, portions
@@ -28,7 +26,6 @@ __all__ = [
     "driver",
     "follow",
     "foreach_batch",
-    "iceberg",
     "iceberg",
     "incremental",
     "portions",
@@ -48,11 +45,9 @@ _HOMES = {
     "follow": "streams.streaming",
     "foreach_batch": "streams.streaming",
     "iceberg": "lake.iceberg",
-    "iceberg": "lake.iceberg",
     "incremental": "loads.incremental",
     "portions": "loads.incremental",
     "read_loads": "loads.directory_reader",
-    "read_table": "lake.table_reader",
     "read_table": "lake.table_reader",
     "read_chunks": "checkpoints.chunks",
     "register": "source.registration",
