@@ -194,12 +194,14 @@ def test_a_path_never_leads_out_of_the_table(tmp_path: Path) -> None:
         rows_of(tmp_path, pa.schema({"a": pa.int64()}), Piece("../other.parquet", 1))
 
 
-def test_an_absolute_path_is_read(tmp_path: Path) -> None:
-    written(tmp_path, pa.table({"a": [1]}))
+@pytest.mark.parametrize("form", ["{}", "file://{}", "file:{}"])
+def test_an_absolute_path_is_read(form: str, tmp_path: Path) -> None:
+    below = tmp_path / "p=a%2Fb c"
+    below.mkdir()
+    written(below, pa.table({"a": [1]}))
+    path = form.format(below / "file.parquet")
 
-    found = rows_of(
-        tmp_path / "else", pa.schema({"a": pa.int64()}), Piece(f"{tmp_path}/file.parquet", 1)
-    )
+    found = rows_of(tmp_path / "else", pa.schema({"a": pa.int64()}), Piece(path, 1))
 
     assert found["a"].to_pylist() == [1]
 

@@ -15,7 +15,14 @@ import pyarrow.parquet as pq
 from holdfast.errors import SourceChanged
 from holdfast.portable.lake.footers import footer_of, packed
 from holdfast.portable.lake.nesting import from_start, is_list
-from holdfast.portable.lake.storage import Files, for_each, is_absolute, open_files, translated
+from holdfast.portable.lake.storage import (
+    Files,
+    for_each,
+    is_absolute,
+    open_files,
+    split_path,
+    translated,
+)
 
 BATCH = 32 * 2**20
 """Size of the rows that are decoded at the same time."""
@@ -58,8 +65,14 @@ def pack_pieces(pieces: Iterable[Piece]) -> bytes:
 
 def read(reading: Reading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the tasks that `batches` name."""
+    opened: dict[str, Files] = {}
     for piece in _pieces(reading, batches):
-        yield from _rows(reading, piece)
+        root, path = reading.location, piece.path
+        if is_absolute(path):
+            root, path = split_path(path)
+        if root not in opened:
+            opened[root] = open_files(root, reading.options)
+        yield from _rows(reading, piece, opened[root], path)
 
 
 def read_footers(reading: Reading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -87,12 +100,8 @@ def _pieces(reading: Reading, batches: Iterable[pa.RecordBatch]) -> Iterator[Pie
             yield from reading.pieces(task)
 
 
-def _rows(reading: Reading, piece: Piece) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part of a file."""
-    root, path = reading.location, piece.path
-    if is_absolute(path):
-        root, _, path = path.rpartition("/")
-    files = open_files(root, reading.options)
+def _rows(reading: Reading, piece: Piece, files: Files, path: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part of a file, by its path among the files that are given."""
     with translated("read", piece.path), closing(files.open(path)) as opened:
         try:
             file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=True)

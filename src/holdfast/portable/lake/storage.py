@@ -6,16 +6,22 @@ options, credentials come from the environment of the process, as in `[object_st
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
-from urllib.parse import unquote
 
-from holdfast.errors import BackendFailed, HoldfastError, MissingDependency, ObjectMissing
+from holdfast.errors import (
+    BackendFailed,
+    HoldfastError,
+    InvalidInput,
+    MissingDependency,
+    ObjectMissing,
+)
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -36,6 +42,8 @@ _CLIENT_OPTIONS = (
     "timeout",
     "user_agent",
 )
+_UNABLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+"""Errors of file systems that cannot sync directories."""
 _ENDPOINTS = ("aws_endpoint_url_s3", "aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint")
 
 
@@ -52,8 +60,8 @@ class Files(Protocol):
     """The files below a directory, by their paths relative to it."""
 
     def create(self, path: str) -> AbstractContextManager[Any]:
-        """Open a new file for writing. It is complete and durable when the block has ended; an
-        error in the block may leave a part of it."""
+        """Open a new file for writing. It is complete when the block has ended; an error in the
+        block may leave a part of it."""
 
     def open(self, path: str) -> Any:
         """Open a file for reading anywhere in it."""
@@ -67,23 +75,37 @@ class Files(Protocol):
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files. Absent ones count as deleted."""
 
+    def sync(self, paths: Sequence[str]) -> None:
+        """Let files that other processes have written outlive a loss of power.
+
+        Raise InvalidInput if this process does not see them.
+        """
+
 
 def open_files(location: str, options: dict[str, str]) -> Files:
-    """Return the files below a URL or an absolute local path.
+    """Return the files below a URL or an absolute local path. A `%` stands for itself, as in the
+    metadata of tables.
 
     Raise MissingDependency if the URL needs obstore, which is not installed here.
     """
-    scheme, found, rest = location.partition("://")
-    if not found:
-        return LocalFiles(location)
-    if scheme.lower() == "file":
-        return LocalFiles(unquote(f"/{rest.partition('/')[2]}"))
+    found = re.match(r"file:(//[^/]*)?(?=/)", location, re.IGNORECASE)
+    if found or "://" not in location:
+        return LocalFiles(location[found.end() :] if found else location)
     return ObjectFiles(location, options)
 
 
 def is_absolute(path: str) -> bool:
     """Return whether a path is complete by itself, not relative to the table's location."""
     return path.startswith("/") or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path) is not None
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """Return the root of the file system that a complete path is in, and the path below it."""
+    scheme, found, rest = path.partition("://")
+    if not found or scheme.lower() == "file":
+        return "/", re.sub("^file:(//[^/]*)?", "", path, flags=re.IGNORECASE).lstrip("/")
+    bucket, _, below = rest.partition("/")
+    return f"{scheme}://{bucket}", below
 
 
 def for_each(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
@@ -102,12 +124,10 @@ class LocalFiles:
     def create(self, path: str) -> Iterator[Any]:
         target = self._full(path)
         with translated("write", target):
-            _make_directories(os.path.dirname(target))
+            os.makedirs(os.path.dirname(target), exist_ok=True)
             with open(target, "xb", buffering=2**20) as file:
                 try:
                     yield file
-                    file.flush()
-                    os.fsync(file.fileno())
                 except BaseException:
                     with suppress(OSError):
                         os.unlink(target)
@@ -140,6 +160,17 @@ class LocalFiles:
                 os.unlink(found)
             self._remove_empty(os.path.dirname(found))
 
+    def sync(self, paths: Sequence[str]) -> None:
+        try:
+            for_each(_sync, map(self._full, paths))
+        except FileNotFoundError as error:
+            raise InvalidInput(
+                f"Spark has written {error.filename}, and this process does not see it",
+                hint="give a path that all machines share, or the URL of object storage",
+            ) from None
+        for directory in {parent for path in paths for parent in _parents(path)}:
+            _sync(self._full(directory))
+
     def _remove_empty(self, directory: str) -> None:
         with suppress(OSError):
             while len(directory) > len(self._directory):
@@ -165,9 +196,14 @@ class ObjectFiles:
                 f"{location} needs the package obstore, which is not installed here",
                 hint='pip install "holdfast-state[objects]" on every machine of Spark',
             ) from None
-        self._location = location
+        self._location = location.rstrip("/")
+        scheme, _, rest = location.partition("://")
+        bucket, _, self._prefix = rest.strip("/").partition("/")
+        root = f"{scheme}://{bucket}"
+        if scheme in ("http", "https"):  # whose path may name a bucket first
+            root, self._prefix = location, ""
         with translated("open", location):
-            self._store = _opened(store.from_url, location, *_split(options))
+            self._store: Any = _opened(store.from_url, root, *_split(options))
 
     @contextmanager
     def create(self, path: str) -> Iterator[Any]:
@@ -175,32 +211,40 @@ class ObjectFiles:
 
         with translated("write", self._name(path)):
             # Without its own `with`, so that an error leaves nothing that looks complete.
-            upload = Upload(open_writer(self._store, path, buffer_size=PART_SIZE))
+            upload = Upload(open_writer(self._store, self._key(path), buffer_size=PART_SIZE))
             yield upload
             upload.finish()
 
     def open(self, path: str) -> Any:
         with translated("read", self._name(path)):
-            return Download(self._store, path)
+            return Download(self._store, self._key(path))
 
     def tail(self, path: str, size: int, count: int) -> bytes:
         with translated("read", self._name(path)):
-            return bytes(self._store.get_range(path, start=size - count, end=size))
+            return bytes(self._store.get_range(self._key(path), start=size - count, end=size))
 
     def list(self, directory: str) -> Iterator[Listed]:
         with translated("list", self._name(directory)):
-            for page in self._store.list(directory or None, chunk_size=1000):
+            skipped = len(self._key(""))
+            for page in self._store.list(self._key(directory) or None, chunk_size=1000):
                 for found in page:
-                    yield Listed(found["path"], found["size"], found["last_modified"].timestamp())
+                    modified = found["last_modified"].timestamp()
+                    yield Listed(found["path"][skipped:], found["size"], modified)
 
     def delete(self, paths: Iterable[str]) -> None:
-        waiting = list(paths)
+        waiting = list(map(self._key, paths))
         with translated("delete files of", self._location):
             for first in range(0, len(waiting), DELETED_AT_ONCE):
                 self._store.delete(waiting[first : first + DELETED_AT_ONCE])
 
+    def sync(self, paths: Sequence[str]) -> None:
+        """Do nothing: an object is durable when it is there."""
+
+    def _key(self, path: str) -> str:
+        return f"{self._prefix}/{path}" if self._prefix else path
+
     def _name(self, path: str) -> str:
-        return f"{self._location.rstrip('/')}/{path}"
+        return f"{self._location}/{path}"
 
 
 class Download:
@@ -336,24 +380,19 @@ def _split(options: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     return config, client
 
 
-def _make_directories(directory: str) -> None:
-    """Create a directory and its parents, so that they outlive a loss of power."""
-    made = []
-    while not os.path.isdir(directory):
-        made.append(directory)
-        directory = os.path.dirname(directory)
-    for each in reversed(made):
-        with suppress(FileExistsError):
-            os.mkdir(each)
-    for each in {os.path.dirname(each) for each in made}:
-        sync_directory(each)
+def _parents(path: str) -> Iterator[str]:
+    """Yield the directories in which a relative path is, up to the one that it begins in."""
+    while path:
+        path = os.path.dirname(path)
+        yield path
 
 
-def sync_directory(directory: str) -> None:
-    """Make the names in a directory durable, where the file system can."""
-    opened = os.open(directory, os.O_RDONLY)
+def _sync(path: str) -> None:
+    opened = os.open(path, os.O_RDONLY)
     try:
-        with suppress(OSError):
-            os.fsync(opened)
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno not in _UNABLE:
+            raise
     finally:
         os.close(opened)

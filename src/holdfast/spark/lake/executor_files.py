@@ -47,7 +47,8 @@ def write_files(
     *,
     keep_partition_columns: bool,
 ) -> list[DataFile]:
-    """Write rows into Parquet files below a place, on executors, and return the files.
+    """Write rows into Parquet files below a place, on executors, and return the files, which are
+    durable.
 
     The files of Spark tasks that failed or were slower than their copies are not returned, and
     remain. Raise InvalidInput for a partition column whose type has no text.
@@ -64,6 +65,7 @@ def write_files(
         rows = rows.sortWithinPartitions(*(positions[name] for name in partition_by))
     with translated(f"write the files of {storage.location}"):
         written = rows.mapInArrow(partial(write, target), WRITTEN).collect()
+    open_files(*storage).sync([row.path for row in written])
     return [
         DataFile(row.path, row.size, tuple(row.partition), unpacked(bytes(row.footer)))
         for row in written
@@ -113,6 +115,7 @@ def collect_footers(
     with translated(f"read the files of {storage.location}"):
         found = [each for each in files.list(place) if _is_data(each.path[len(place) + 1 :])]
         footers = _footers(spark, storage, found)
+        files.sync([each.path for each in found])
     return [
         DataFile(path, size, _partition(path, partition_by), unpacked(footer))
         for path, size, footer in footers
