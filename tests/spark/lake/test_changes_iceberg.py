@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from icebergs import opened, stamp, written
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestWriterV2
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -69,8 +70,8 @@ class Table:
     def compact(self) -> None:
         """Write all rows into one file, in the way of a compaction."""
         library = self.library
-        content = library.scan().to_arrow()
-        path = f"{library.location()}/data/compacted.parquet"
+        content = library.scan().to_arrow().cast(schema_to_pyarrow(library.schema()))
+        path = f"{library.location()}/data/{uuid4().hex}.parquet"
         pq.write_table(content, path.removeprefix("file://"))
         with library.transaction() as transaction:
             file = parquet_file_to_data_file(library.io, library.metadata, path)
