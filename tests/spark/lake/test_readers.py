@@ -9,6 +9,7 @@ from typing import Any
 
 import deltalake
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import StringType
 from pyspark.sql import SparkSession
@@ -174,3 +175,22 @@ def test_a_feature_that_the_library_does_not_know_is_refused(
     commit.write_text('{"protocol":{"minReaderVersion":3,"minWriterVersion":7,' + features + "}}\n")
     with pytest.raises(HoldfastError, match="odd"):
         read_table(local_spark, delta(tmp_path / "ids")).collect()
+
+
+def test_renamed_columns_are_found_in_files_without_ids(
+    local_spark: SparkSession, tmp_path: Path
+) -> None:
+    table = iceberg_in(tmp_path)
+    table.catalog().create_namespace("sales")
+    rows = pa.table({"id": [1], "pair": [{"a": 1}], "list": [[{"k": 2}]]})
+    made = table.catalog().create_table("sales.orders", rows.schema)
+    path = tmp_path / "plain.parquet"
+    pq.write_table(rows, path)
+    made.add_files([str(path)])
+    with made.update_schema() as update:
+        update.rename_column("id", "key")
+        update.rename_column("pair.a", "b")
+        update.rename_column(("list", "element", "k"), "n")
+    expected = [{"key": 1, "pair": {"b": 1}, "list": [{"n": 2}]}]
+    assert in_order(by_library(table)) == expected
+    assert in_order(by_spark(local_spark, table)) == expected

@@ -28,6 +28,8 @@ BATCH = 32 * 2**20
 """Size of the rows that are decoded at the same time."""
 BATCH_ROWS = 2**16
 ID = b"PARQUET:field_id"
+NAMES = b"holdfast.names"
+"""The key of the names, as JSON, that a column has or had in files without ids, in its metadata."""
 FOOTERS = "path string, size long, footer binary"
 """The columns of what `read_footers` returns."""
 _FOOTERS = pa.schema({"path": pa.string(), "size": pa.int64(), "footer": pa.binary()})
@@ -171,6 +173,9 @@ class _Matching:
         """Return the field of a column; None if there is none."""
         if self._ids and id_of(wanted) is not None:
             return self._ids.get(id_of(wanted))
+        if (names := (wanted.metadata or {}).get(NAMES)) is not None:
+            known = json.loads(names)
+            return next((field for field in self._fields if field.name in known), None)
         for field in self._fields:
             if field.name == wanted.name:
                 return field

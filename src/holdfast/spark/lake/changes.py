@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 FIELD_ID: Final = "parquet.field.id"
 """The name of a column's id in the metadata of Spark's schemas."""
+NAMES: Final = "holdfast.names"
+"""The name of the list of names that a column has or had in files without ids."""
 
 
 class Position(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -178,7 +179,8 @@ def read_files(
     """Return the rows of Parquet files as a DataFrame with exactly that schema.
 
     Columns that a file does not have are null, and numbers are widened. Columns are found by their
-    ids, where the schema's metadata (`parquet.field.id`) and the file have them, else by name.
+    ids, where the schema's metadata (`parquet.field.id`) and the file have them, else by one of the
+    names in the metadata (`holdfast.names`), else by name.
     """
     from holdfast.portable.lake.reading import read
 
@@ -232,9 +234,12 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def _arrow_field(field: StructField) -> pa.Field:
     import pyarrow as pa
 
-    id = field.metadata.get("parquet.field.id")
-    metadata = None if id is None else {"PARQUET:field_id": str(id)}
-    return pa.field(field.name, _arrow_type(field.dataType), field.nullable, metadata)
+    metadata = {}
+    if (id := field.metadata.get("parquet.field.id")) is not None:
+        metadata["PARQUET:field_id"] = str(id)
+    if (names := field.metadata.get("holdfast.names")) is not None:
+        metadata["holdfast.names"] = json.dumps(names)
+    return pa.field(field.name, _arrow_type(field.dataType), field.nullable, metadata or None)
 
 
 def _arrow_type(kind: DataType) -> pa.DataType:

@@ -14,6 +14,7 @@ from holdfast.errors import InvalidInput, NotSupported, TableChanged
 from holdfast.portable.lake.partitions import partition_text
 from holdfast.spark.lake.changes import (
     FIELD_ID,
+    NAMES,
     History,
     Layout,
     Position,
@@ -27,6 +28,7 @@ from holdfast.spark.lake.table import Storage
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile, ManifestEntry
     from pyiceberg.table import Table
+    from pyiceberg.table.name_mapping import MappedField
     from pyiceberg.table.snapshots import Snapshot
 
 _AT_ONCE: Final = 16
@@ -93,7 +95,9 @@ class IcebergHistory(History):
         number = snapshot.schema_id if snapshot else None
         schema = self._table.schema() if number is None else self._table.schemas()[number]
         spark_schema(schema)  # raises NotSupported
-        stored = _with_ids(schema.as_struct())
+        mapping = self._table.metadata.name_mapping()
+        names = None if mapping is None else dict(_names(mapping.root))
+        stored = _with_ids(schema.as_struct(), names)
         return Layout(with_fields(stored), stored)
 
     def absent(self, paths: Sequence[str]) -> list[str]:
@@ -200,28 +204,34 @@ class IcebergHistory(History):
         )
 
 
-def _with_ids(kind: Any) -> Any:
-    """Return a type in Spark's types, with the ids of its fields."""
+def _names(fields: Sequence[MappedField]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the names that the columns have in files without ids."""
+    for field in fields:
+        if field.field_id is not None:
+            yield field.field_id, list(field.names)
+        yield from _names(field.fields)
+
+
+def _with_ids(kind: Any, names: dict[int, list[str]] | None) -> Any:
+    """Return a type in Spark's types, with the ids of its fields, and their names in files without
+    ids if there is a mapping of names."""
     from pyiceberg import types as theirs
     from pyspark.sql import types as spark
 
     match kind:
         case theirs.StructType():
-            return spark.StructType(
-                [
-                    spark.StructField(
-                        field.name,
-                        _with_ids(field.field_type),
-                        field.optional,
-                        {FIELD_ID: field.field_id},
-                    )
-                    for field in kind.fields
-                ]
-            )
+            fields = []
+            for field in kind.fields:
+                metadata: dict[str, Any] = {FIELD_ID: field.field_id}
+                if names is not None:
+                    metadata[NAMES] = names.get(field.field_id, [])
+                inner = _with_ids(field.field_type, names)
+                fields.append(spark.StructField(field.name, inner, field.optional, metadata))
+            return spark.StructType(fields)
         case theirs.ListType():
-            return spark.ArrayType(_with_ids(kind.element_type), not kind.element_required)
+            return spark.ArrayType(_with_ids(kind.element_type, names), not kind.element_required)
         case theirs.MapType():
-            key, value = _with_ids(kind.key_type), _with_ids(kind.value_type)
+            key, value = _with_ids(kind.key_type, names), _with_ids(kind.value_type, names)
             return spark.MapType(key, value, not kind.value_required)
     return _spark_type(kind, "")
 
