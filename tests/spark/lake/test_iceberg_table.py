@@ -49,6 +49,7 @@ from holdfast.errors import (
 from holdfast.portable.lake.partitions import partition_text
 from holdfast.spark.lake.iceberg import IcebergTable, iceberg
 from holdfast.spark.lake.iceberg_commit import OpenIcebergTable
+from holdfast.spark.lake.iceberg_types import iceberg_schema
 from holdfast.spark.lake.table import (
     CommitConflict,
     Found,
@@ -557,9 +558,10 @@ class TestColumns:
     def test_the_columns_are_those_that_the_table_was_created_with(
         self, sqlite: Properties
     ) -> None:
-        columns = spark.StructType([*EVERY, *NESTED]).add("id", "long", nullable=False)
-        table = created(iceberg("sales.orders", catalog=sqlite), columns)
-        assert opened(table).schema == columns
+        columns = spark.StructType([*EVERY, *NESTED])
+        required = spark.StructType([*columns]).add("id", "long", nullable=False)
+        table = created(iceberg("sales.orders", catalog=sqlite), required)
+        assert opened(table).schema == columns.add("id", "long")
 
     def test_smaller_integers_become_integers(self, sqlite: Properties) -> None:
         small = spark.StructType().add("a", "byte").add("b", "short")
@@ -732,10 +734,11 @@ class TestColumns:
         assert ids(table) == [1]
 
     def test_a_null_in_a_required_column_is_refused(self, sqlite: Properties) -> None:
-        table = created(
-            iceberg("sales.orders", catalog=sqlite), spark.StructType().add("id", "long", False)
-        )
+        table = iceberg("sales.orders", catalog=sqlite)
+        required = spark.StructType().add("id", "long", nullable=False)
+        table.catalog().create_table("sales.orders", iceberg_schema(required))
         now = opened(table)
+        assert now.schema == required
         rows = pa.table({"id": pa.array([1, None], pa.int64())})
         with pytest.raises(TableChanged, match="`id` has nulls"):
             now.append([write_file(now, "data/1.parquet", rows)], stamp(1))

@@ -105,8 +105,9 @@ class IcebergTable(LakeTable):
         from holdfast.spark.lake.iceberg_catalog import create_table
         from holdfast.spark.lake.iceberg_commit import OpenIcebergTable
         from holdfast.spark.lake.iceberg_types import iceberg_schema, partition_spec
+        from holdfast.spark.lake.schema import nullable
 
-        converted = iceberg_schema(schema)
+        converted = iceberg_schema(nullable(schema))
         spec = partition_spec(converted, partition_by)
         table = create_table(catalog, self.identifier, converted, spec, self.name)
         return OpenIcebergTable(table, self.name)
