@@ -175,6 +175,22 @@ def test_partitions_of_bytes_are_refused_before_anything_is_written(
     assert not Path(table.location).exists()
 
 
+@pytest.mark.parametrize("writer", ["Spark", "executors"])
+def test_partitions_of_the_year_10000_are_refused(
+    classic_spark: SparkSession, table: Storage, writer: str
+) -> None:
+    rows = classic_spark.sql("SELECT 1 AS id, date_add(DATE'9999-12-31', 1) AS day")
+
+    with pytest.raises(InvalidInput, match="out of range") as caught:
+        if writer == "executors":
+            write_files(rows, table, PLACE, ["day"], keep_partition_columns=False)
+        directories = rows.select("id", partition_column(rows.schema, ["day"]).alias(PARTITION))
+        directories.write.partitionBy(PARTITION).parquet(f"{table.location}/{PLACE}")
+        collect_footers(classic_spark, table, PLACE, [("day", rows.schema["day"].dataType)])
+
+    assert "years 1 to 9999" in caught.value.hint
+
+
 def test_no_rows_are_no_files(classic_spark: SparkSession, table: Storage) -> None:
     rows = classic_spark.range(0, 10, 1, 3).filter("id < 0")
 

@@ -148,10 +148,16 @@ def _partition(path: str, partition_by: Sequence[tuple[str, DataType]]) -> tuple
         return ()
     [name] = [part for part in path.split("/") if part.startswith(f"{PARTITION}=")]
     texts = values_in(name.partition("=")[2])
-    return tuple(
-        text if text is None else partition_text(_value(text, kind))
-        for text, (_, kind) in zip(texts, partition_by, strict=True)
-    )
+    try:
+        return tuple(
+            text if text is None else partition_text(_value(text, kind))
+            for text, (_, kind) in zip(texts, partition_by, strict=True)
+        )
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(
+            f"a value of the partition {name} is out of range: {error}",
+            hint="partition by dates and times of the years 1 to 9999",
+        ) from error
 
 
 def _value(text: str, kind: DataType) -> Any:
