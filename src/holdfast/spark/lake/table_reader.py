@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidInput, InvalidType
-from holdfast.spark.lake.changes import History, Position, TableFile
+from holdfast.spark.lake.changes import History, Layout, TableFile
 from holdfast.spark.lake.executor_files import read_files
-from holdfast.spark.lake.table import LakeTable
+from holdfast.spark.lake.table import LakeTable, Storage
 from holdfast.spark.loads.column_lookup import quoted
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def history_of(table: LakeTable) -> History:
 
 
 def read_table(spark: SparkSession, table: LakeTable, version: int | None = None) -> DataFrame:
-    """Return the rows of a table at its newest version, or at another one.
+    """Return the rows of a table at its newest version, or at another one, with the columns that it
+    had then.
 
     An Iceberg table's version is a snapshot's id. Raise InvalidInput if the table does not have
     that version, or no longer, NotSupported if its rows cannot be read exactly.
@@ -44,17 +45,17 @@ def read_table(spark: SparkSession, table: LakeTable, version: int | None = None
         raise InvalidType(f"version is {version!r}", hint="give a number: version=12")
     history = history_of(table)
     at = history.newest() if version is None else history.find(version)
-    return frame(spark, history, at, [] if at is None else history.files(at))
+    layout = history.layout(None if version is None else at)
+    return frame(spark, history.storage, layout, [] if at is None else history.files(at))
 
 
 def frame(
-    spark: SparkSession, history: History, at: Position | None, files: Sequence[TableFile]
+    spark: SparkSession, storage: Storage, layout: Layout, files: Sequence[TableFile]
 ) -> DataFrame:
-    """Return the rows of files, with the columns that the table has at a version."""
+    """Return the rows of files, with the columns of a table."""
     from pyspark.sql import functions as f
 
-    layout = history.layout(at)
-    rows = read_files(spark, history.storage, files, layout.stored)
+    rows = read_files(spark, storage, files, layout.stored)
     if layout.stored == layout.schema:
         return rows
     columns = zip(layout.stored, layout.schema, strict=True)

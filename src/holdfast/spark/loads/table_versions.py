@@ -47,8 +47,8 @@ class TableVersions:
 
     @cached_property
     def schema(self) -> StructType:
-        """The columns of the table."""
-        return self._history.layout(None).schema
+        """The columns of the newest version."""
+        return self._history.layout(self._history.newest()).schema
 
     def bounded(
         self, rules: LoadRules, mark: Watermark | None, planned: Watermark | None, where: str
@@ -60,7 +60,8 @@ class TableVersions:
         """
         found = self._range(rules, mark, planned, where)
         at = None if found.mark is None else _position(found.mark)
-        rows = frame(self.sparkSession, self._history, at, found.files)
+        layout = self._history.layout(at)
+        rows = frame(self.sparkSession, self._history.storage, layout, found.files)
         if rules.materialize:
             rows = kept(rows)
         count = rows_of(found.files)
