@@ -16,7 +16,7 @@ from readers import by_library, in_order
 from holdfast import Connection
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import CheckFailed, InvalidInput, InvalidType, SourceChanged, TableChanged
-from holdfast.spark import delta, iceberg, incremental, portions, read_loads
+from holdfast.spark import delta, iceberg, incremental, portions, read_loads, read_table
 from holdfast.spark.lake.delta import DeltaLake
 from holdfast.spark.lake.iceberg import IcebergTable
 from holdfast.spark.lake.table import LakeTable
@@ -351,3 +351,38 @@ def test_a_dataframe_needs_a_cursor(orders: AssetStore, local_spark: SparkSessio
         incremental(local_spark.range(3), orders)
     with pytest.raises(InvalidInput, match="on_change"):
         incremental(local_spark.range(3), orders, cursor="id", on_change="reload")
+
+
+def test_the_watermark_waits_for_the_success_of_the_attempt(
+    raw: LakeTable, store: Connection, orders: AssetStore
+) -> None:
+    task = store.task_store("dag", "run", "load")
+    parts = Parts()
+    with pytest.raises(RuntimeError, match="crash"), task.attempt() as attempt:
+        parts.load(incremental(raw, attempt.asset_store(name="orders")))
+        raise RuntimeError("crash")
+    assert orders.get("watermark") is None
+    append(raw, 3)
+    with task.attempt() as attempt:
+        parts.load(incremental(raw, attempt.asset_store(name="orders")))
+        assert orders.get("watermark") is None
+    assert [*parts.found.values()] == [[1, 2]]
+    assert ids(incremental(raw, orders).df) == [3]
+
+
+@pytest.mark.full
+def test_a_table_is_loaded_on_each_kind_of_spark(
+    spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    orders = store.asset_store(name="orders")
+    raw = new_delta(tmp_path)
+    append(raw, 1, 2)
+    found = []
+    for new_ids in ((3, 4), (5,)):
+        incremental(raw, orders).save(str(tmp_path / "target"))
+        append(raw, *new_ids)
+        found.append(ids(incremental(raw, orders).df))
+    assert found == [[3, 4], [5]]
+    assert ids(read_loads(spark, orders, str(tmp_path / "target"))) == [1, 2, 3, 4]
+    assert ids(read_table(spark, raw)) == [1, 2, 3, 4, 5]
+    assert ids(read_table(spark, raw, 1)) == [1, 2, 3, 4]
