@@ -398,9 +398,9 @@ class TestCatalogs:
         load_of(spark, orders, 3).append(facts)
         write, failures = MetastoreCatalog._write_metadata, [OSError, TimeoutError]
 
-        def fail(*given: Any) -> None:
+        def fail(*given: Any, **named: Any) -> None:
             if is_written or not failures:
-                write(*given)
+                write(*given, **named)
             if failures:
                 raise failures.pop()("503 Service Unavailable")
 

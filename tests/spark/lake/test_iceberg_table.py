@@ -860,7 +860,7 @@ class TestPartitions:
         ("partition_by", "error", "message"),
         [
             ("land", InvalidInput, "`land`, which is not a column"),
-            ("day(id)", InvalidInput, "day of `id`, which is of type long"),
+            ("day(at)", NotSupported, "day of `at` is not supported"),
             ("weight", InvalidInput, "identity of `weight`, which is of type double"),
             ("bucket(4, id)", NotSupported, r"bucket\[4\] of `id` is not supported"),
             ("sometimes(id)", InvalidInput, "sometimes of `id` is not supported"),
@@ -871,8 +871,9 @@ class TestPartitions:
     ) -> None:
         table = iceberg("sales.orders", catalog=sqlite, create=True, partition_by=partition_by)
         assert table.partition_by is not None
+        columns = spark.StructType([*ORDERS]).add("weight", "double").add("at", "timestamp")
         with pytest.raises(error, match=message):
-            table.create(spark.StructType([*ORDERS]).add("weight", "double"), table.partition_by)
+            table.create(columns, table.partition_by)
         assert table.open() is None
 
     def test_a_table_with_partitions_of_doubles_is_not_appendable(self, sqlite: Properties) -> None:

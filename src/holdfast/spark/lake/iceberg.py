@@ -31,9 +31,9 @@ def iceberg(
     """Return an Iceberg table, `namespace.name`, as a target of appends and a source of loads.
 
     `catalog` is the name of a catalog in PyIceberg's configuration, or its properties. With
-    `create`, the first append creates the table, partitioned by columns (`"country"`) or by what is
-    computed from them (`"day(ordered_at)"`). With `evolve`, it adds the columns that the table does
-    not have. Raise InvalidInput or InvalidType for arguments that no table can have.
+    `create`, the first append creates the table, partitioned by columns. With `evolve`, it adds the
+    columns that the table does not have. Raise InvalidInput or InvalidType for arguments that no
+    table can have.
     """
     return IcebergTable(identifier, catalog, create, partition_by, evolve)
 
@@ -134,9 +134,7 @@ def _columns(partition_by: str | Sequence[str]) -> tuple[PartitionColumn, ...]:
 
 def _column(text: Any) -> PartitionColumn:
     if not isinstance(text, str) or not text.strip():
-        raise InvalidType(
-            f"partition_by has {text!r}", hint='partition_by=["country", "day(ordered_at)"]'
-        )
+        raise InvalidType(f"partition_by has {text!r}", hint='partition_by=["country", "day"]')
     found = _TRANSFORM.fullmatch(text.strip())
     if found is None:
         return PartitionColumn(text)

@@ -48,15 +48,8 @@ _FROM_SPARK: Final[dict[str, theirs.PrimitiveType]] = {
     "char": theirs.StringType(),
     "binary": theirs.BinaryType(),
 }
-_SUPPORTED: Final = (
-    transforms.IdentityTransform,
-    transforms.YearTransform,
-    transforms.MonthTransform,
-    transforms.DayTransform,
-    transforms.HourTransform,
-    transforms.TruncateTransform,
-)
-"""The transforms whose values Spark computes for the files."""
+_SUPPORTED: Final = (transforms.IdentityTransform,)
+"""The transforms whose values are computed for the files of an append."""
 UNPARTITIONABLE: Final = (theirs.BinaryType, theirs.FloatType, theirs.DoubleType)
 """Types without a text for a partition, or whose values PyIceberg rounds in manifests."""
 _PARTITIONABLE: Final = (
@@ -173,7 +166,7 @@ def partition_spec(schema: Schema, columns: Sequence[PartitionColumn]) -> Partit
         if not transform.can_transform(kind) or isinstance(kind, UNPARTITIONABLE):
             raise InvalidInput(
                 f"partition_by has {column.transform} of `{column.name}`, which is of type {kind}",
-                hint=f"{_PARTITIONABLE}, or by the year, month, day or hour of a time",
+                hint=_PARTITIONABLE,
             )
         name = column.name
         if column.transform != "identity":
@@ -184,18 +177,18 @@ def partition_spec(schema: Schema, columns: Sequence[PartitionColumn]) -> Partit
 
 def parsed_transform(column: PartitionColumn) -> transforms.Transform[Any, Any]:
     """Return a transform. Raise InvalidInput for an unknown one, NotSupported for one whose values
-    Spark does not compute."""
+    are not computed."""
     try:
         found = transforms.parse_transform(column.transform)
     except ValueError:
         found = transforms.UnknownTransform(column.transform)
     if isinstance(found, _SUPPORTED):
         return found
-    message = f"partitioning by {column.transform} of `{column.name}` is not supported"
-    hint = "use a column, or year(…), month(…), day(…), hour(…) or truncate(3, …) of one"
-    if isinstance(found, transforms.BucketTransform | transforms.VoidTransform):
-        raise NotSupported(message, hint=hint)
-    raise InvalidInput(message, hint=hint)
+    error = InvalidInput if isinstance(found, transforms.UnknownTransform) else NotSupported
+    raise error(
+        f"partitioning by {column.transform} of `{column.name}` is not supported",
+        hint="partition by columns, such as one that has the day of a time",
+    )
 
 
 def partition_value(
