@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from holdfast.errors import BackendFailed, InvalidInput, MissingDependency
 from holdfast.portable.lake.footers import metadata_of
 from holdfast.portable.lake.storage import open_files
+from holdfast.portable.lake.writing import WRITTEN, Target, write
 from holdfast.spark.error_translation import has_raised
 from holdfast.spark.lake.changes import TableFile
 from holdfast.spark.lake.executor_files import (
@@ -296,26 +299,56 @@ def test_a_directory_without_permission_is_named(
         write_files(classic_spark.range(3), blocked, PLACE, [], keep_partition_columns=False)
 
 
-def failing_once(directory: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def failing_once(is_killed: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows, and fail the first attempt of each Spark task at its end."""
     from pyspark import TaskContext
 
     yield from batches
     context: Any = TaskContext.get()
+    if context.attemptNumber() == 0 and is_killed:
+        os.kill(os.getpid(), signal.SIGKILL)
     if context.attemptNumber() == 0:
         raise RuntimeError("the first attempt fails after its last row")
 
 
-def test_attempts_of_a_spark_task_leave_no_row_twice(spark: SparkSession, table: Storage) -> None:
-    from functools import partial
-
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_attempts_of_a_spark_task_leave_no_row_twice(
+    spark: SparkSession, table: Storage, is_killed: bool
+) -> None:
     rows = spark.range(0, 300, 1, 3).selectExpr("id", "id % 5 AS p")
-    failing = rows.mapInArrow(partial(failing_once, table.location), rows.schema)
+    failing = rows.mapInArrow(partial(failing_once, is_killed), rows.schema)
 
     files = write_files(failing, table, PLACE, ["p"], keep_partition_columns=False)
 
     assert len(files) == 15
     assert as_text(read_back(rows, table, files, ["p"])) == as_text(rows)
+
+
+def killed_after_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield rows, and kill the first attempt of a Spark task when most of them are written."""
+    from pyspark import TaskContext
+
+    context: Any = TaskContext.get()
+    for count, batch in enumerate(batches):
+        if count == 8 and context.attemptNumber() == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield batch
+
+
+def test_files_of_a_killed_attempt_are_not_reported(
+    classic_spark: SparkSession, table: Storage
+) -> None:
+    def sorted_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from write(target, killed_after_files(batches))
+
+    rows = classic_spark.range(0, 100_000, 1, 1).selectExpr("id", "id div 10000 AS p")
+    target = Target(*table, PLACE, ("id", "p"), ("p",), False)
+
+    written = rows.mapInArrow(sorted_rows, WRITTEN).collect()
+
+    there = {each.path for each in open_files(*table).list(PLACE)}
+    assert len(written) == 10
+    assert {row.path for row in written} < there
 
 
 def test_thousands_of_files_are_written_and_read(
