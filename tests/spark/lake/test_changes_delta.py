@@ -22,7 +22,7 @@ from deltalake.schema import PrimitiveType, Schema
 from deltalake.transaction import AddAction
 from pyroaring import BitMap
 
-from holdfast.errors import InvalidInput, NotSupported, TableChanged
+from holdfast.errors import BackendFailed, InvalidInput, NotSupported, TableChanged
 from holdfast.spark.lake import changes
 from holdfast.spark.lake.changes import Position
 from holdfast.spark.lake.delta import delta
@@ -238,7 +238,7 @@ def test_a_version_that_was_set_by_hand_is_not_verified(table: Table) -> None:
 
 
 def test_a_version_that_does_not_exist_is_an_error(table: Table) -> None:
-    with pytest.raises(InvalidInput, match="no version 7, or no longer\nhint: its newest .* 0"):
+    with pytest.raises(InvalidInput, match="has no version 7\nhint: its newest version is 0"):
         table.at(7)
 
 
@@ -381,3 +381,18 @@ def test_a_version_with_deletion_vectors_is_refused_as_a_whole(deleting: Table) 
 def test_what_is_appended_beside_deletion_vectors_is_found(deleting: Table) -> None:
     deleting.write(4)
     assert deleting.appended(2) == [4]
+
+
+def test_a_version_whose_log_was_cleaned_up_cannot_be_read(table: Table) -> None:
+    table.write(3)
+    table.delta.create_checkpoint()
+    table.commit(0).unlink()
+    with pytest.raises(InvalidInput, match="no longer has the version 0"):
+        table.at(0)
+
+
+def test_a_damaged_commit_is_an_error(table: Table) -> None:
+    history, before = table.history, table.at(0)
+    table.commit(1).write_text('{"add": 7}\n')
+    with pytest.raises(BackendFailed, match="the commit 1 .* cannot be read"):
+        list(history.steps(before, Position(1)))

@@ -26,7 +26,7 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import NestedField, StringType, TimestamptzType, TimeType
 
-from holdfast.errors import InvalidInput, NotSupported, TableChanged
+from holdfast.errors import BackendFailed, InvalidInput, NotSupported, TableChanged
 from holdfast.spark.lake import changes
 from holdfast.spark.lake.changes import Position
 from holdfast.spark.lake.iceberg import iceberg
@@ -375,3 +375,12 @@ def test_a_type_that_spark_does_not_have_is_refused_by_name(
     catalog.create_table("sales.times", Schema(NestedField(1, "noon", TimeType())))
     with pytest.raises(NotSupported, match="`noon`"):
         Table(catalog, properties, "sales.times").history.layout(None)
+
+
+def test_a_missing_manifest_is_an_error(table: Table, tmp_path: Path) -> None:
+    first = table.append(1)
+    table.append(2)
+    for manifest in (tmp_path / "warehouse").rglob("*-m0.avro"):
+        manifest.unlink()
+    with pytest.raises(BackendFailed, match="cannot read the Iceberg table sales.orders"):
+        table.appended(first)

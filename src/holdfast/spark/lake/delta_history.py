@@ -27,7 +27,7 @@ from holdfast.spark.lake.changes import (
     plain,
     with_fields,
 )
-from holdfast.spark.lake.delta import DeltaLake
+from holdfast.spark.lake.delta import DeltaLake, _translated
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -134,11 +134,13 @@ class DeltaHistory(History):
 
     def files(self, at: Position) -> Sequence[TableFile]:
         table = self._at(at.version)
-        if table.deletion_vectors().read_all().num_rows:
+        with _translated(self.name):
+            vectors = table.deletion_vectors().read_all().num_rows
+            found = table.get_add_actions(flatten=False)
+        if vectors:
             raise self._deletion_vectors(at.version)
         layout, columns = self._layout(table), table.metadata().partition_columns
         stored = dict(zip(layout.schema.names, layout.stored.names, strict=True))
-        found = table.get_add_actions(flatten=False)
         names = ["path", "size_bytes", "num_records", *(["partition"] if columns else [])]
         rows = zip(*(found.column(name).to_pylist() for name in names), strict=True)
         return [
@@ -180,16 +182,19 @@ class DeltaHistory(History):
         """Return the table at a version. Raise InvalidInput if it does not have it."""
         if version == self._table.version():
             return self._table
-        gone = InvalidInput(
-            f"{self.name} has no version {version}, or no longer",
-            hint=f"its newest version is {self._table.version()}",
-        )
         if not 0 <= version < self._table.version():
-            raise gone
+            raise InvalidInput(
+                f"{self.name} has no version {version}",
+                hint=f"its newest version is {self._table.version()}",
+            )
         try:
             return self._opened(version)
-        except BackendFailed as error:
-            raise gone from error
+        except (BackendFailed, InvalidInput) as error:
+            raise InvalidInput(
+                f"{self.name} no longer has the version {version}, or it cannot be read",
+                hint="its log may have been cleaned up since; the newest version is "
+                f"{self._table.version()}",
+            ) from error
 
     def _opened(self, version: int | None) -> Any:
         table = self._lake.open_library(version)
@@ -210,10 +215,10 @@ class DeltaHistory(History):
                 return _Commit(stream.read())
         except FileNotFoundError:
             return None
-        except msgspec.DecodeError as error:
+        except (OSError, msgspec.DecodeError) as error:
             raise BackendFailed(
-                f"the commit {version} of {self.name} cannot be parsed: {error}",
-                hint="repair the table's log",
+                f"the commit {version} of {self.name} cannot be read: {error}",
+                hint="check the URL and storage_options; if they are right, repair the log",
             ) from None
 
     def _step(self, version: int, commit: _Commit | None) -> Step:

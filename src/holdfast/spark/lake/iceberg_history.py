@@ -22,6 +22,7 @@ from holdfast.spark.lake.changes import (
     TableFile,
     with_fields,
 )
+from holdfast.spark.lake.iceberg_catalog import translated
 from holdfast.spark.lake.iceberg_types import _spark_type, spark_schema
 from holdfast.spark.lake.table import Storage
 
@@ -82,7 +83,8 @@ class IcebergHistory(History):
     def files(self, at: Position) -> Sequence[TableFile]:
         if self._table.snapshot_by_id(at.version) is None:
             raise TableChanged(f"{self.name} no longer has the snapshot {at.version}", hint=_RELOAD)
-        tasks = list(self._table.scan(snapshot_id=at.version).plan_files())
+        with translated(f"read {self.name}"):
+            tasks = list(self._table.scan(snapshot_id=at.version).plan_files())
         if any(task.delete_files for task in tasks):
             raise NotSupported(
                 f"the snapshot {at.version} of {self.name} has row-level deletes",
@@ -141,7 +143,9 @@ class IcebergHistory(History):
         if operation == Operation.REPLACE:
             return Step(position, [])
         appended = []
-        for entry, content in self._own_entries(snapshot):
+        with translated(f"read {self.name}"):
+            entries = list(self._own_entries(snapshot))
+        for entry, content in entries:
             if content != ManifestContent.DATA or entry.status == ManifestEntryStatus.DELETED:
                 shown = operation.value if operation else "unknown"
                 raise TableChanged(
