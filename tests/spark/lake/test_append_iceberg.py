@@ -25,6 +25,7 @@ from lossy import ANSWER, REQUEST, losing
 from objectserver import object_server
 from pyiceberg.catalog import MetastoreCatalog
 from pyspark.sql import SparkSession
+from readers import read_by_all
 from rest_catalog import RestCatalogServer, rest_catalog
 
 from holdfast.accessor.asset_store import AssetStore
@@ -91,6 +92,7 @@ class TestLoads:
 
         now = opened(facts).table
         rows = now.scan("part = 1").to_arrow().to_pylist()
+        assert [row["id"] for row in read_by_all(spark, facts)] == [*range(9)]
         assert sorted(row["id"] for row in rows) == [1, 4, 7]
         assert len(list(now.scan("part = 1").plan_files())) < len(now.inspect.files())
         assert ids(facts) == [*range(9)]
@@ -121,6 +123,7 @@ class TestLoads:
             row["time"] = row["time"].astimezone(UTC)
             row["content"] = bytes(row["content"])
         assert found == expected
+        assert len(read_by_all(spark, facts)) == 4
 
     def test_new_columns_are_added_where_that_is_asked_for(
         self, spark: SparkSession, orders: AssetStore, tmp_path: Path
