@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pyarrow as pa
@@ -368,6 +369,21 @@ def test_the_watermark_waits_for_the_success_of_the_attempt(
         assert orders.get("watermark") is None
     assert [*parts.found.values()] == [[1, 2]]
     assert ids(incremental(raw, orders).df) == [3]
+
+
+def test_a_plan_whose_table_was_created_again_says_how_to_give_it_up(
+    tmp_path: Path, orders: AssetStore
+) -> None:
+    raw = new_delta(tmp_path)
+    append(raw, 1)
+    with pytest.raises(ZeroDivisionError):
+        incremental(raw, orders).write(lambda df: 1 // 0)
+    rmtree(raw.location)
+    append(raw, 1)
+    with pytest.raises(TableChanged, match="unfinished load .* created again\nhint: remove what"):
+        incremental(raw, orders)
+    orders.delete("watermark/plan")
+    assert ids(incremental(raw, orders).df) == [1]
 
 
 @pytest.mark.full

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from holdfast.errors import TableChanged
+from holdfast.errors import InvalidInput, TableChanged
 from holdfast.spark.lake.changes import Position, TableFile, appended, rows_of
 from holdfast.spark.lake.table import LakeTable
 from holdfast.spark.lake.table_reader import frame, history_of
@@ -74,11 +74,7 @@ class TableVersions:
     ) -> _Range:
         history = self._history
         if planned is not None:
-            to = _position(planned)
-            history.check(to)
-            if mark is None or (planned.table and planned.table.whole):
-                return _Range(planned, history.files(to))
-            return _Range(planned, appended(history, _position(mark), to).files)
+            return self._planned(mark, planned, where)
         until = rules.until
         newest = history.find(until) if isinstance(until, int) else history.newest()
         if mark is None:
@@ -95,6 +91,22 @@ class TableVersions:
             log.warning("%s: reading the whole table again: %s", where, error.message)
             return self._whole(newest)
         return _Range(_mark(found.to), found.files)
+
+    def _planned(self, mark: Watermark | None, planned: Watermark, where: str) -> _Range:
+        """Return the range that an earlier attempt has planned."""
+        history, to = self._history, _position(planned)
+        try:
+            history.check(to)
+            if mark is None or (planned.table and planned.table.whole):
+                return _Range(planned, history.files(to))
+            return _Range(planned, appended(history, _position(mark), to).files)
+        except (TableChanged, InvalidInput) as error:
+            raise TableChanged(
+                f"an unfinished load for {where} ends at the version {to.version}, and its rows "
+                f"cannot be read any more: {error.message}",
+                hint="remove what it may have written, then delete its plan, the entry `…/plan` "
+                "beside the watermark",
+            ) from error
 
     def _whole(self, at: Position | None) -> _Range:
         if at is None:
