@@ -6,6 +6,9 @@ cd "$(dirname "$0")/.."
 venv=.venv-sail
 requirements=setup/sail-requirements.txt
 
+# Several processes of a test run may ask for it.
+exec 9> "${TMPDIR:-/tmp}/install-sail-$(id -u).lock"
+flock 9
 cmp -s $requirements $venv/installed.txt && exit 0
 echo "installing Sail into $venv" >&2
 .venv/bin/python -m venv --clear $venv
