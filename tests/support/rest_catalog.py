@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,6 +39,8 @@ class RestCatalogServer(ThreadingHTTPServer):
         """The status of each commit."""
         self.failures: list[int] = []
         """The status with which the next commits are answered, although they take effect."""
+        self.delays: list[float] = []
+        """The seconds after which the next commits are answered."""
         self.lock = Lock()
         self.connections: list[socket.socket] = []
 
@@ -94,6 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.commits.append(409)
                 raise
             self.server.commits.append(200)
+            time.sleep(self.server.delays.pop(0) if self.server.delays else 0)
             status = self.server.failures.pop(0) if self.server.failures else 200
             return status, json.loads(done.model_dump_json())
 

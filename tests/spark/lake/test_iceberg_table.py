@@ -47,6 +47,7 @@ from holdfast.errors import (
     TableChanged,
 )
 from holdfast.portable.lake.partitions import partition_text
+from holdfast.spark.lake import iceberg_catalog
 from holdfast.spark.lake.iceberg import IcebergTable, iceberg
 from holdfast.spark.lake.iceberg_commit import OpenIcebergTable
 from holdfast.spark.lake.iceberg_types import iceberg_schema
@@ -331,6 +332,17 @@ class TestLostResponses:
         assert server.commits == [200]
         assert ids(table) == [1]
 
+    def test_a_response_that_takes_too_long_is_an_unknown_outcome(
+        self, server: RestCatalogServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(iceberg_catalog, "_TIMEOUT", (5, 1))
+        table = created(iceberg("sales.orders", catalog={"type": "rest", "uri": server.url}))
+        server.delays.append(3)
+        with pytest.raises(UnknownOutcome, match="timed out"):
+            append(table, 1, 1)
+        assert server.commits == [200]
+        assert ids(table) == [1]
+
     def test_a_request_that_was_sent_twice_has_succeeded(self, server: RestCatalogServer) -> None:
         table = created(iceberg("sales.orders", catalog={"type": "rest", "uri": server.url}))
         server.failures.append(409)
@@ -400,6 +412,24 @@ class TestHistory:
         opened(table).table.append(pa.table({"id": [9], "country": ["FR"]}))
         found = opened(table).commit_of(stamp(2).identity)
         assert found is not None and found.is_undone
+
+    @pytest.mark.parametrize("upgrade", [False, True])
+    def test_a_rolled_back_commit_of_an_old_format_is_undone(
+        self, sqlite: Properties, upgrade: bool
+    ) -> None:
+        table = iceberg("sales.orders", catalog=sqlite)
+        old = {"format-version": "1"}
+        table.catalog().create_table("sales.orders", iceberg_schema(ORDERS), properties=old)
+        first = append(table, 1, 1)
+        append(table, 2, 2)
+        opened(table).table.manage_snapshots().rollback_to_snapshot(int(first)).commit()
+        if upgrade:
+            with opened(table).table.transaction() as change:
+                change.upgrade_table_version(2)
+            append(table, 3, 3)
+        contained, undone = (opened(table).commit_of(stamp(number).identity) for number in (1, 2))
+        assert contained == Found(first, stamp(1))
+        assert undone is not None and undone.is_undone
 
     def test_a_commit_that_was_rolled_back_to_again_is_contained(self, table: IcebergTable) -> None:
         first = append(table, 1, 1)
@@ -1042,6 +1072,24 @@ class TestCreation:
         properties = with_namespace({"uri": "sqlite:///catalog.db", "warehouse": "lake"})
         with pytest.raises(InvalidInput, match="is not an absolute path"):
             iceberg("sales.orders", catalog=properties).create(ORDERS, ())
+
+    @pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+    def test_a_table_is_at_the_path_that_its_url_shows(self, tmp_path: Path, scheme: str) -> None:
+        warehouse = f"{scheme}{tmp_path}/a b%20ü"
+        properties = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": warehouse}
+        table = created(iceberg("sales.orders", catalog=with_namespace(properties)))
+        append(table, 1, 1)
+        assert ids(table) == [1]
+        assert opened(table).storage == Storage(f"{tmp_path}/a b%20ü/sales/orders", {})
+
+    def test_a_path_that_the_library_misreads_is_refused(self, tmp_path: Path) -> None:
+        properties = {
+            "uri": f"sqlite:///{tmp_path}/catalog.db",
+            "warehouse": f"file://{tmp_path}/a#b",
+        }
+        table = iceberg("sales.orders", catalog=with_namespace(properties))
+        with pytest.raises(InvalidInput, match="with a query or a fragment"):
+            created(table)
 
     def test_the_configuration_of_storage_is_passed_on_to_executors(self, tmp_path: Path) -> None:
         with object_server() as server:

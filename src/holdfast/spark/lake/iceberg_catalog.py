@@ -7,10 +7,12 @@ import re
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from pyiceberg import exceptions as theirs
 from pyiceberg.catalog import Catalog, list_catalogs, load_catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -33,6 +35,8 @@ _REFUSED: Final = (
     theirs.OAuthError,
 )
 _AWAY: Final = (theirs.ServerError, theirs.ServiceUnavailableError, theirs.TooManyRequestsError)
+_TIMEOUT: Final = (10, 120)
+"""Seconds to wait for a connection to a REST catalog, and for each part of its response."""
 _SECRET: Final = re.compile(r"(\w+://)[^\s/@]*@")
 
 
@@ -61,6 +65,10 @@ def open_catalog(name: str, properties: Mapping[str, str] | None) -> Catalog:
                 hint='catalog={"type": "sql", "uri": "sqlite:////lake/catalog.db", '
                 '"warehouse": "file:///lake"}',
             ) from None
+    if isinstance(catalog, RestCatalog):
+        # A request that is never answered would be waited for without end.
+        session = catalog._session
+        session.request = partial(session.request, timeout=_TIMEOUT)  # type: ignore[method-assign]
     if (engine := getattr(catalog, "engine", None)) is not None:
         weakref.finalize(catalog, _disconnect, engine, os.getpid())
     return catalog

@@ -243,10 +243,7 @@ class OpenIcebergTable(OpenTable):
     @cached_property
     def _stamps(self) -> list[tuple[Snapshot, Stamp]]:
         """The snapshots that appends have made, in the order of their commits."""
-        ordered = sorted(
-            self._metadata.snapshots, key=lambda one: (one.sequence_number or 0, one.timestamp_ms)
-        )
-        return list(self._stamped(ordered))
+        return list(self._stamped(sorted(self._metadata.snapshots, key=_order)))
 
     def _stamped(self, snapshots: Sequence[Snapshot]) -> Iterator[tuple[Snapshot, Stamp]]:
         for snapshot in snapshots:
@@ -293,7 +290,7 @@ class OpenIcebergTable(OpenTable):
         if not self._lineage or not self._has_expired:
             return False
         oldest = self._lineage[-1]
-        if (oldest.sequence_number or 0) < (snapshot.sequence_number or 0):
+        if _order(oldest) < _order(snapshot):
             return False  # the ancestors go back beyond it
         return True if self._names_files_below(stamp.place, oldest) else None
 
@@ -354,6 +351,11 @@ class _Unchanged(AssertRefSnapshotId):
             raise CommitFailedException(f"{self._sequence} has another commit")
 
 
+def _order(snapshot: Snapshot) -> tuple[int, int]:
+    """Return what orders commits. Those of version 1 of the format have no sequence numbers."""
+    return snapshot.sequence_number or 0, snapshot.timestamp_ms
+
+
 def _kept_number(metadata: TableMetadata, sequence: str, name: str) -> int | None:
     text = metadata.properties.get(f"{SEQUENCE}{sequence}")
     if text is None:
@@ -368,7 +370,8 @@ def _kept_number(metadata: TableMetadata, sequence: str, name: str) -> int | Non
 
 
 def _storage(table: Table, name: str) -> Storage:
-    """Return where executors find the table's files. Raise NotSupported for a relative path."""
+    """Return where executors find the table's files. Raise InvalidInput for a local path that is
+    relative, or that PyIceberg misreads."""
     location = table.metadata.location.rstrip("/")
     parts = urlsplit(location)
     if parts.scheme in ("", "file"):
@@ -379,6 +382,12 @@ def _storage(table: Table, name: str) -> Storage:
             raise InvalidInput(
                 f"{name} is at {location}, which is not an absolute path",
                 hint="set the catalog's `warehouse` to one: file:///lake",
+            )
+        if parts.query or parts.fragment:
+            raise InvalidInput(
+                f"{name} is at {location}, which PyIceberg reads as a URL with a query or a "
+                "fragment",
+                hint="create it below a directory without `?` and `#` in its path",
             )
         return Storage(path, {})
     return Storage(location, _options(table.io.properties))
