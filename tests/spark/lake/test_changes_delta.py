@@ -298,6 +298,7 @@ def test_partition_values_are_those_of_the_log(tmp_path: Path) -> None:
     assert first.values["text"] == "a/b %c~ü"
     assert first.values["day"] == "1960-01-01"
     assert first.values["amount"] == "1.50"
+    assert [file.values["text"] for file in found if file is not first] == [None, None]
     whole = table.history.files(table.at(1))
     assert sorted(file.path for file in whole) == sorted(file.path for file in found)
     assert all((table.path / file.path).is_file() for file in found)

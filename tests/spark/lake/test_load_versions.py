@@ -9,8 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from appending import STEPS, disturb
 from deltalake import DeltaTable, write_deltalake
 from loading import connection
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 from readers import by_library, in_order
 
@@ -21,6 +23,7 @@ from holdfast.spark import delta, iceberg, incremental, portions, read_loads, re
 from holdfast.spark.lake.delta import DeltaLake
 from holdfast.spark.lake.iceberg import IcebergTable
 from holdfast.spark.lake.table import LakeTable
+from holdfast.spark.loads import table_versions
 from holdfast.spark.loads.load import Load
 
 
@@ -347,6 +350,17 @@ def test_arguments_that_do_not_fit_are_named(
         incremental(raw, orders, **given)
 
 
+def test_a_table_needs_a_session(
+    raw: LakeTable, orders: AssetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> SparkSession:
+        raise PySparkRuntimeError(errorClass="NO_ACTIVE_OR_DEFAULT_SESSION", messageParameters={})
+
+    monkeypatch.setattr(SparkSession, "active", none)
+    with pytest.raises(InvalidInput, match="no Spark session is active"):
+        incremental(raw, orders)
+
+
 def test_a_dataframe_needs_a_cursor(orders: AssetStore, local_spark: SparkSession) -> None:
     with pytest.raises(InvalidInput, match='cursor="changed_at"'):
         incremental(local_spark.range(3), orders)
@@ -384,6 +398,48 @@ def test_a_plan_whose_table_was_created_again_says_how_to_give_it_up(
         incremental(raw, orders)
     orders.delete("watermark/plan")
     assert ids(incremental(raw, orders).df) == [1]
+
+
+class Crash(Exception):
+    """The end of an attempt, as if its process had died."""
+
+
+def crash() -> None:
+    raise Crash
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_copy_of_a_table_has_each_row_once_wherever_an_attempt_ends(
+    raw: LakeTable, store: Connection, orders: AssetStore, tmp_path: Path, step: str
+) -> None:
+    copy = delta(tmp_path / "copy", create=True)
+    task = store.task_store("dag", "run", "load")
+
+    def load() -> int | None:
+        with task.attempt() as attempt:
+            return incremental(raw, attempt.asset_store(name="orders")).append(copy).rows
+
+    load()
+    append(raw, 3, 4)
+    disturb(step, crash)
+    with pytest.raises(Crash):
+        load()
+    append(raw, 5)
+    assert load() == 2
+    assert load() == 1
+    assert [row["id"] for row in in_order(by_library(copy))] == [1, 2, 3, 4, 5]
+
+
+def test_a_retry_that_finds_its_commit_reads_no_rows(
+    raw: LakeTable, orders: AssetStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = delta(tmp_path / "copy", create=True)
+    disturb("committed", crash)
+    with pytest.raises(Crash):
+        incremental(raw, orders).append(copy)
+    monkeypatch.setattr(table_versions, "frame", crash)
+    assert incremental(raw, orders).append(copy).rows == 2
+    assert [row["id"] for row in in_order(by_library(copy))] == [1, 2]
 
 
 @pytest.mark.full

@@ -148,7 +148,7 @@ class DeltaHistory(History):
                 unquote(path),
                 size,
                 count,
-                {stored[name]: partition_text(values[0][name]) for name in columns},
+                {stored[name]: partition_text(values[0][name]) or None for name in columns},
             )
             for path, size, count, *values in rows
         ]
@@ -252,7 +252,9 @@ class DeltaHistory(History):
 
 def _file(add: _Add) -> TableFile:
     stats = msgspec.json.decode(add.stats, type=_Stats) if add.stats else _Stats()
-    return TableFile(unquote(add.path), add.size, stats.numRecords, add.partitionValues)
+    # The format has empty text for null.
+    values = {name: value or None for name, value in add.partitionValues.items()}
+    return TableFile(unquote(add.path), add.size, stats.numRecords, values)
 
 
 def _by_name(field: StructField) -> tuple[str, dict[str, Any]]:

@@ -185,7 +185,7 @@ def version_rules(
     check_choice("contract", contract, (None, *get_args(Contract)))
     check_choice("materialize", materialize, (None, True, False))
     cursor: Cursor[Any] = VersionCursor(name)
-    columns = spark.createDataFrame([], schema)
+    empty = spark.createDataFrame([], schema)
     rules = LoadRules(
         cursor=cursor,
         initial=None,
@@ -199,7 +199,7 @@ def version_rules(
         replaces=False,
         identity=None,
         remember=1,
-        expect=expectations(columns, Columns.of(columns), expect),
+        expect=expectations(empty, Columns.of(empty), expect),
         quarantine=None if quarantine is None else check_path("quarantine", quarantine),
         contract=contract,
         materialize=materialize,

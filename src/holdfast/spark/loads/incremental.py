@@ -24,7 +24,7 @@ from holdfast.spark.loads.load import Load, Loaded
 from holdfast.spark.loads.table_versions import OnChange, TableVersions
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Load", "Loaded", "incremental", "portions"]
 
@@ -148,9 +148,7 @@ def _source(
     """Validate the arguments of a load. Raise InvalidInput or InvalidType, which name one."""
     check_choice("on_change", on_change, get_args(OnChange))
     if isinstance(source, LakeTable):
-        from pyspark.sql import SparkSession
-
-        versions = TableVersions(source, SparkSession.active(), on_change)
+        versions = TableVersions(source, _active_session(), on_change)
         spark, schema = versions.sparkSession, versions.schema
         return _Source(
             versions, version_rules(versions.kind, spark, schema, cursor=cursor, **rules)
@@ -166,6 +164,20 @@ def _source(
             hint='give the column whose values grow: cursor="changed_at"',
         )
     return _Source(source, load_rules(source, cursor=cursor, **rules))  # type: ignore[arg-type]
+
+
+def _active_session() -> SparkSession:
+    """Return the session of the caller. Raise InvalidInput if there is none."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        raise InvalidInput(
+            "no Spark session is active, and a table has none of its own",
+            hint="create it first: spark = SparkSession.builder.getOrCreate()",
+        ) from None
 
 
 def store_of(asset_store: AssetStore | AssetStores) -> AssetStore:
