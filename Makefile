@@ -71,4 +71,4 @@ bench-full: setup ## the same at the large sizes
 	BENCH_SIZE=full $(BIN)/python -m bench.offload
 
 clean: ## remove the environments and the files of runs
-	rm -rf $(VENV) .venv-airflow .demo .holdfast .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-airflow .venv-sail .demo .holdfast .mypy_cache .pytest_cache .ruff_cache .hypothesis
