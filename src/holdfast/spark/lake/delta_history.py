@@ -130,7 +130,6 @@ class DeltaHistory(History):
                 commits = list(pool.map(self._read, versions))
             for version, commit in zip(versions, commits, strict=True):
                 yield self._step(version, commit)
-        self.check(to)
 
     def files(self, at: Position) -> Sequence[TableFile]:
         table = self._at(at.version)
