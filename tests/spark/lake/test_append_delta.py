@@ -11,12 +11,12 @@ import pytest
 from appending import disturb, ids, load_of, new_table, numbers
 from deltalake import DeltaTable
 from loading import connection
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from holdfast import Connection
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, InvalidType, NotSupported, TableChanged, VersionConflict
-from holdfast.spark import delta, incremental
+from holdfast.spark import append, delta, incremental
 from holdfast.spark.lake import files
 from holdfast.spark.lake.delta import DeltaLake, OpenDelta
 from holdfast.spark.lake.identity import sequence_of
@@ -74,6 +74,42 @@ def test_loads_append_the_rows_that_are_new(
     assert ids(facts) == [*range(9)]
     assert orders.get("watermark")["value"] == 8
     assert version_of(facts) == 2
+
+
+def test_the_version_is_that_of_the_commit(
+    spark: SparkSession, store: Connection, facts: DeltaLake
+) -> None:
+    task = store.task_store("dag", "run", "task")
+
+    assert [append(numbers(spark, 3), facts, task, key=key).version for key in "ab"] == ["1", "2"]
+
+
+def of_part(spark: SparkSession, part: int, *ids: int) -> DataFrame:
+    return spark.createDataFrame(
+        [(id, part, "new") for id in ids], "id long, part long, name string"
+    )
+
+
+def test_an_append_replaces_a_partition_in_the_same_commit(
+    spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    task = store.task_store("dag", "run", "task")
+    facts = new_table(tmp_path, partition_by="part")
+    append(numbers(spark, 9), facts, task)
+    one = delta(facts.location, replace={"part": 1})
+
+    with pytest.raises(InvalidInput, match="has the part 2, but replace= says 1"):
+        append(of_part(spark, 2, 50), one, task, key="wrong")
+    disturb("confirmed", lambda: DeltaTable(facts.location).optimize.compact())
+    assert append(of_part(spark, 1, 10, 11), one, task, key="first").version == "3"
+    disturb("confirmed", lambda: append(of_part(spark, 1, 12), facts, task, key="other"))
+    append(of_part(spark, 1, 13), one, task, key="second")
+    assert ids(facts) == [0, 2, 3, 5, 6, 8, 13]
+    append(of_part(spark, 1), one, task, key="third")
+
+    assert ids(facts) == [0, 2, 3, 5, 6, 8]
+    with pytest.raises(InvalidInput, match="by which the Delta table .* is not partitioned"):
+        append(of_part(spark, 1), delta(facts.location, replace={"name": "x"}), task, key="fourth")
 
 
 def test_a_commit_names_its_load(spark: SparkSession, orders: AssetStore, facts: DeltaLake) -> None:

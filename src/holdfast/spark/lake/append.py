@@ -91,7 +91,7 @@ def append_once(table: LakeTable, write: Append) -> Appended:
         "%s: wrote %s rows in %s files with %s",
         *(table.name, f"{rows:,}", f"{len(written.files):,}", written.writer),
     )
-    if not written.files:
+    if not written.files and not table.replaces:
         return Appended(0, "")
     sequence, number, id = write.identity
     stamp = Stamp(sequence, number, id, rows, place, write.watermark, written.writer)

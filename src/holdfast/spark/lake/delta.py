@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,7 @@ from holdfast.errors import (
     MissingDependency,
     NotSupported,
 )
+from holdfast.portable.lake.partitions import partition_text
 from holdfast.spark.lake.delta_stats import statistics
 from holdfast.spark.lake.table import (
     CommitConflict,
@@ -58,7 +59,7 @@ _FEATURES: Final = frozenset(
 _FORGETS: Final = "delta.setTransactionRetentionDuration"
 _COLUMN_RULES: Final = ("delta.generationExpression", "delta.identity.start", "delta.invariants")
 _URL: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
-_FIRST_PART: Final = 64
+_FIRST_PART: Final = 8
 """Number of commits that are looked through first."""
 
 
@@ -69,12 +70,15 @@ def delta(
     create: bool = False,
     partition_by: str | Sequence[str] | None = None,
     evolve: bool = False,
+    replace: Mapping[str, Any] | None = None,
 ) -> DeltaLake:
     """Return the Delta table at a path or URL, for `append` and `incremental`.
 
     `storage_options` are those of the package deltalake. With `create`, the first append creates
     the table, partitioned by the columns `partition_by`; with `evolve`, columns that the rows have
-    and the table has not are added to it. Raise InvalidType or InvalidInput for invalid arguments.
+    and the table has not are added to it. With `replace`, values of partition columns, the rows of
+    an `append` replace those of that partition in the same commit. Raise InvalidType or
+    InvalidInput for invalid arguments.
     """
     if not isinstance(uri, str | os.PathLike) or not isinstance(os.fspath(uri), str):
         raise InvalidType(f"the Delta table is {uri!r}", hint='delta("s3://lake/orders")')
@@ -91,7 +95,10 @@ def delta(
     ):
         raise InvalidType("storage_options is not a mapping of texts", hint='{"AWS_REGION": "…"}')
     columns = None if names is None else tuple(PartitionColumn(name) for name in names)
-    return DeltaLake(_location(os.fspath(uri)), dict(options), create, columns, evolve)
+    if replace is not None and (not isinstance(replace, Mapping) or not replace):
+        raise InvalidType(f"replace is {replace!r}", hint='replace={"day": date(2026, 1, 31)}')
+    replaced = {name: partition_text(value) for name, value in (replace or {}).items()}
+    return DeltaLake(_location(os.fspath(uri)), dict(options), create, columns, evolve, replaced)
 
 
 class DeltaLake(LakeTable):
@@ -104,11 +111,14 @@ class DeltaLake(LakeTable):
         creates: bool,
         partition_by: tuple[PartitionColumn, ...] | None,
         evolves: bool,
+        replaced: dict[str, str | None],
     ) -> None:
         self.location = location
         self.creates = creates
         self.partition_by = partition_by
         self.evolves = evolves
+        self.replaced = replaced
+        self.replaces = bool(replaced)
         self._given = options
         self._options = _safe(location, options)
 
@@ -214,6 +224,12 @@ class OpenDelta(OpenTable):
         self._has_all = False
 
     def check_appendable(self) -> None:
+        names = [column.name for column in self.partition_by]
+        if unknown := self._place.replaced.keys() - set(names):
+            raise InvalidInput(
+                f"replace= names `{min(unknown)}`, by which {self._place.name} is not partitioned",
+                hint=f"name partition columns: {', '.join(names) or 'there are none'}",
+            )
         properties = self._metadata.configuration
         protocol = self._table.protocol()
         problems = [
@@ -275,15 +291,31 @@ class OpenDelta(OpenTable):
                     "Delta reads as null; nothing was committed",
                     hint="replace it: nullif(…, '')",
                 )
+            for name, value in self._place.replaced.items():
+                if values[name] != value:
+                    raise InvalidInput(
+                        f"a row for {self._place.name} has the {name} {values[name]}, but "
+                        f"replace= says {value}; nothing was committed",
+                        hint="append only rows of the partition that they replace",
+                    )
             stats = statistics(file.footer, self.schema, most)
             adds.append(AddAction(file.path, file.size, values, now, True, stats))
+        # deltalake does not notice that the files to replace were compacted meanwhile.
+        retries = {"max_commit_retries": 0} if self._place.replaces else {}
         properties = CommitProperties(
             custom_metadata={_FIELD: msgspec.to_builtins(stamp)},
             app_transactions=[Transaction(stamp.sequence, stamp.number)],
+            **retries,
         )
+        filters = [(name, "=", value or "") for name, value in self._place.replaced.items()]
         try:
             self._table.create_write_transaction(
-                adds, "append", self._table.schema(), names, commit_properties=properties
+                adds,
+                "overwrite" if filters else "append",
+                self._table.schema(),
+                names,
+                filters or None,
+                commit_properties=properties,
             )
         except deltalake.exceptions.CommitFailedError as error:
             raise CommitConflict(
@@ -294,7 +326,11 @@ class OpenDelta(OpenTable):
                 f"the commit to {self._place.name} has failed: {_reason(error)}",
                 hint="check that the table can be written to, and run this again: it looks first",
             ) from error
-        return str(self._table.version())
+        with suppress(BackendFailed):  # it is committed: the version is only for people
+            opened = self._place.open()
+            if opened is not None and (found := opened.commit_of(stamp.identity)) is not None:
+                return found.version
+        return ""
 
     def add_columns(self, columns: StructType) -> None:
         deltalake = _library()

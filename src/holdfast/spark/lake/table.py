@@ -104,6 +104,8 @@ class LakeTable(ABC):
     """The partitioning of a new table; None: not given."""
     evolves: bool
     """Whether new columns of the rows are added to the table."""
+    replaces: bool = False
+    """Whether the rows replace those of a partition, also where there are none."""
 
     @property
     @abstractmethod

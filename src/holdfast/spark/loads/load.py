@@ -283,6 +283,11 @@ class Load:
                 "a backfill cannot be appended: its rows would be in the table twice",
                 hint="remove end_value, or use new.save or a MERGE, which replace rows",
             )
+        if table.replaces:
+            raise InvalidInput(
+                f"{table.name} is given with replace=, but a load has only the rows that are new",
+                hint="append(df, table, task_store) with all rows of the partition replaces it",
+            )
         if self._rules.replaces:
             raise InvalidInput(
                 "with primary_key=(), rows that are already loaded are read again",
