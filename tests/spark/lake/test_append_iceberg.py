@@ -379,12 +379,12 @@ class TestCatalogs:
             assert ids(facts) == [*range(7)]
 
     def test_loads_are_appended_on_s3(
-        self, spark: SparkSession, orders: AssetStore, tmp_path: Path
+        self, classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
     ) -> None:
         with object_server() as server:
             facts = on_s3(tmp_path, server.endpoint, server.make_bucket())
             for count in (5, 9, 9):
-                load_of(spark, orders, count).append(facts)
+                load_of(classic_spark, orders, count).append(facts)
             assert ids(facts) == [*range(9)]
             [stamp, _] = [stamp for _, stamp in opened(facts)._stamps]
             assert stamp.writer == "Arrow on Spark's executors"
