@@ -204,6 +204,8 @@ def test_a_reload_replaces_what_was_loaded(
     incremental(raw, orders).save(target)
     append(raw, 3)
     incremental(raw, orders).save(target)
+    before = orders.entry("watermark")
+    assert before is not None
     delete(raw, 1)
     new = incremental(raw, orders, on_change="reload")
     assert new.is_reload
@@ -215,6 +217,8 @@ def test_a_reload_replaces_what_was_loaded(
     assert not later.is_reload
     assert later.save(target).rows == 1
     assert ids(read_loads(local_spark, orders, target)) == [2, 3, 4]
+    orders.rewind("watermark", version=before.version)
+    assert ids(read_loads(local_spark, orders, target)) == [1, 2, 3]
 
 
 def test_a_retry_of_a_reload_is_a_reload(raw: LakeTable, orders: AssetStore) -> None:
