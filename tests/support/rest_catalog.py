@@ -39,6 +39,8 @@ class RestCatalogServer(ThreadingHTTPServer):
         """The status of each commit."""
         self.failures: list[int] = []
         """The status with which the next commits are answered, although they take effect."""
+        self.refusal = 0
+        """The status with which all requests are refused, if there is one."""
         self.delays: list[float] = []
         """The seconds after which the next commits are answered."""
         self.lock = Lock()
@@ -104,7 +106,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _answered(self, handle: Any) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         try:
-            status, answer = handle(body)
+            status = self.server.refusal
+            answer: Any = {"error": {"message": "refused", "type": "Refused", "code": status}}
+            if not status:
+                status, answer = handle(body)
         except tuple(_STATUS) as error:
             status = _STATUS[type(error)]
             kind = type(error).__name__

@@ -38,6 +38,7 @@ from rest_catalog import RestCatalogServer, rest_catalog
 from webserver import free_port
 
 from holdfast.errors import (
+    Forbidden,
     HoldfastError,
     InvalidInput,
     InvalidType,
@@ -944,6 +945,25 @@ class TestBadInput:
             iceberg("sales.orders", catalog=properties).open()
         assert "secret" not in str(raised.value)
 
+    @pytest.mark.parametrize(
+        ("status", "error"),
+        [(401, Forbidden), (403, Forbidden), (429, StoreUnavailable), (503, StoreUnavailable)],
+    )
+    def test_a_catalog_that_refuses_is_an_error(
+        self, server: RestCatalogServer, status: int, error: type[HoldfastError]
+    ) -> None:
+        table = created(iceberg("sales.orders", catalog={"uri": server.url}))
+        now = opened(table)
+        server.refusal = status
+        with pytest.raises(error, match="cannot read the Iceberg table sales.orders"):
+            table.open()
+        with pytest.raises(error, match="cannot open the catalog `default`"):
+            iceberg("sales.orders", catalog={"uri": server.url}).open()
+        with pytest.raises(UnknownOutcome):
+            now.append(written(now, orders(1)), stamp(1))
+        server.refusal = 0
+        assert ids(table) == []
+
     def test_a_catalog_that_goes_away_is_unavailable(self, sqlite: Properties) -> None:
         given = {key: value for key, value in sqlite.items() if key != "name"}
         with rest_catalog(load_catalog("prod", **given)) as server:
@@ -999,6 +1019,11 @@ class TestBadInput:
     def test_a_catalog_is_a_name_or_a_mapping(self, catalog: Any) -> None:
         with pytest.raises(InvalidType, match="catalog is"):
             iceberg("sales.orders", catalog=catalog)
+
+    @pytest.mark.parametrize("partition_by", [5, [5], [""], {"day": 1}])
+    def test_a_partitioning_is_the_names_of_columns(self, partition_by: Any) -> None:
+        with pytest.raises(InvalidType, match="partition_by"):
+            iceberg("sales.orders", catalog="prod", partition_by=partition_by)
 
     def test_a_version_that_pyiceberg_does_not_write_is_refused(self, sqlite: Properties) -> None:
         table = created(iceberg("sales.orders", catalog=sqlite))

@@ -128,7 +128,9 @@ def _checked(identifier: Any) -> str:
 
 
 def _columns(partition_by: str | Sequence[str]) -> tuple[PartitionColumn, ...]:
-    given = [partition_by] if isinstance(partition_by, str) else list(partition_by)
+    given = [partition_by] if isinstance(partition_by, str) else partition_by
+    if not isinstance(given, Sequence):
+        raise InvalidType(f"partition_by is {given!r}", hint='partition_by=["country", "day"]')
     return tuple(map(_column, given))
 
 
