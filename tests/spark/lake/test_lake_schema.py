@@ -226,7 +226,7 @@ def test_arguments_of_other_types_are_refused(task_store: TaskStore, spark: Spar
     table = delta("/nowhere")
     for arguments in ((1, table, task_store), (spark.range(1), "/t", task_store)):
         with pytest.raises(InvalidType):
-            append(*arguments)  # type: ignore[arg-type]
+            append(*arguments)
     with pytest.raises(InvalidType):
         append(spark.range(1), table, {})  # type: ignore[arg-type]
     for uri in (5, b"x"):
