@@ -86,6 +86,7 @@ def delete_leftovers(table: LakeTable, places: Iterable[Place]) -> list[Listed]:
 def named_files(table: LakeTable) -> set[str]:
     """Return the files of appends that any version or snapshot names, also removed ones that its
     history still has: their paths from `data-holdfast` on."""
+    paths: Iterable[str]
     if isinstance(table, DeltaLake):
         paths = _of_delta(open_files(*_storage(table)))
     else:
@@ -119,12 +120,13 @@ def _owner(path: str) -> str:
     return path
 
 
-def _of_delta(files: Files) -> Iterator[str]:
-    """Yield the paths that commits and checkpoints of a log name."""
+def _of_delta(files: Files) -> set[str]:
+    """Return the paths that commits and checkpoints of a log name."""
     ignored = (".crc", ".tmp")
     logged = [file for file in files.list(_LOG) if file.size and not file.path.endswith(ignored)]
-    for paths in for_each(lambda file: list(_paths_in(files, file)), logged):
-        yield from paths
+    found: set[str] = set()  # each checkpoint names most files again
+    for_each(lambda file: found.update(_paths_in(files, file)), logged)
+    return found
 
 
 def _paths_in(files: Files, file: Listed) -> Iterator[str]:
