@@ -192,7 +192,8 @@ def read_files(
 
     tasks = _tasks(files)
     if not tasks:
-        return spark.createDataFrame([], schema)
+        # From Arrow, so that Spark starts no Python worker for it.
+        return spark.createDataFrame(arrow_schema(schema).empty_table(), schema)
     reading = _reading(storage, tasks, arrow_schema(schema))
     return _over(spark, partial(read, reading), schema, len(tasks))
 
