@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 from appending import disturb, ids, load_of, new_table, numbers
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 from loading import connection
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast import Connection
 from holdfast.accessor.asset_store import AssetStore
 from holdfast.errors import InvalidInput, InvalidType, NotSupported, TableChanged, VersionConflict
-from holdfast.spark import append, delta, incremental
+from holdfast.spark import append, delta, incremental, portions
 from holdfast.spark.lake import files
 from holdfast.spark.lake.delta import DeltaLake, OpenDelta
 from holdfast.spark.lake.identity import sequence_of
@@ -210,6 +211,36 @@ def add_row(table: DeltaLake, number: int) -> None:
 
     rows = {"id": [number], "part": [0], "name": ["other"]}
     write_deltalake(table.location, pa.table(rows), mode="append")
+
+
+def test_columns_that_change_while_rows_are_written_end_the_attempt(
+    spark: SparkSession, orders: AssetStore, facts: DeltaLake
+) -> None:
+    load_of(spark, orders, 3).append(facts)
+    note = Field("note", PrimitiveType("string"))
+    disturb("confirmed", lambda: DeltaTable(facts.location).alter.add_columns([note]))
+
+    with pytest.raises(TableChanged, match="the columns of the Delta table .* have changed"):
+        load_of(spark, orders, 6).append(facts)
+    with pytest.raises(InvalidInput, match=r"`note` \(string\) of the table is missing"):
+        load_of(spark, orders, 6).append(facts)
+    assert ids(facts) == [*range(3)]
+    assert orders.get("watermark")["value"] == 2
+
+
+def test_portions_are_appended_one_after_the_other(
+    spark: SparkSession, orders: AssetStore, facts: DeltaLake
+) -> None:
+    def append_portions() -> None:
+        for new in portions(numbers(spark, 12), orders, cursor="id", max_rows=5):
+            new.append(facts)
+
+    disturb("committed", crash)
+    with pytest.raises(Crash):
+        append_portions()
+    append_portions()
+
+    assert ids(facts) == [*range(12)]
 
 
 def test_a_commit_with_a_lost_answer_is_found(
