@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 NAME = re.compile(r"(?<![\w./\-@\\])holdfast\.[a-z_]+(?:\.[a-zA-Z_]\w*)+")
-OTHER = {"holdfast.env.example", "holdfast.orders.watermark"}
+OTHER = {"holdfast.env.example", "holdfast.orders.watermark", "holdfast.sequence.loads"}
 """Dotted names of something else."""
 
 

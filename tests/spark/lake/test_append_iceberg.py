@@ -97,6 +97,29 @@ class TestLoads:
         assert len(list(now.scan("part = 1").plan_files())) < len(now.inspect.files())
         assert ids(facts) == [*range(9)]
 
+    @pytest.mark.parametrize("is_long", [False, True])
+    def test_rows_of_hidden_partitions_are_found(
+        self, spark: SparkSession, orders: AssetStore, tmp_path: Path, is_long: bool
+    ) -> None:
+        """A text that is too long for the name of a directory is written by executors."""
+        facts = new_table(tmp_path, partition_by=["day(time)", "truncate(200, name)", "part"])
+        text = "a/" * 100 if is_long else "a/"
+        source = spark.range(48).selectExpr(
+            "id",
+            "id % 2 AS part",
+            "timestamp_seconds(id * 3600 - 86400) AS time",
+            f"concat('{text}', id) AS name",
+        )
+        incremental(source, orders, cursor="id").append(facts)
+
+        now = opened(facts).table
+        where = "time < '1970-01-01T00:00:00+00:00'"
+        rows = now.scan(where).to_arrow().to_pylist()
+        assert sorted(row["id"] for row in rows) == [*range(24)]
+        assert len(list(now.scan(where).plan_files())) < len(now.inspect.files())
+        assert ids(facts) == [*range(48)]
+        assert now.schema().column_names == ["id", "part", "time", "name"]
+
     def test_values_are_those_of_spark(
         self, spark: SparkSession, orders: AssetStore, tmp_path: Path
     ) -> None:

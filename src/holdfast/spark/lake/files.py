@@ -17,6 +17,7 @@ from holdfast.spark.lake.executor_files import (
     partition_column,
     write_files,
 )
+from holdfast.spark.lake.partition_transforms import with_partitions
 from holdfast.spark.lake.table import DataFile, OpenTable, Storage
 from holdfast.spark.paths import renames
 
@@ -46,13 +47,15 @@ def write_rows(df: DataFrame, table: OpenTable, place: str) -> Written:
 
     Spark's own writer is used where Spark and this process share the table's file system.
     """
-    names = [column.name for column in table.partition_by]
+    names, keep = [column.name for column in table.partition_by], table.keeps_partition_columns
+    if any(column.transform != "identity" for column in table.partition_by):
+        df, names = with_partitions(df, table.partition_by)
+        keep = False  # the columns that they are computed from stay
     writer, files = SPARK, None
     if "://" not in table.storage.location and renames(df.sparkSession, table.storage.location):
-        files = _written_by_spark(df, table, place, names)
+        files = _written_by_spark(df, table, place, names, keep)
     if files is None:
         writer = ARROW
-        keep = table.keeps_partition_columns
         files = write_files(df, table.storage, place, names, keep_partition_columns=keep)
     counted = [(file, metadata_of(file.footer).num_rows) for file in files]
     return Written([file for file, rows in counted if rows], sum(n for _, n in counted), writer)
@@ -64,14 +67,14 @@ def discard(storage: Storage, place: str) -> None:
 
 
 def _written_by_spark(
-    df: DataFrame, table: OpenTable, place: str, names: list[str]
+    df: DataFrame, table: OpenTable, place: str, names: list[str], keep: bool
 ) -> list[DataFile] | None:
     """Return the files that Spark's writer has written; None if a value is too long for the name
     of a directory."""
     spark, schema = df.sparkSession, df.schema
     if names:
         df = df.withColumn(PARTITION, partition_column(schema, names))
-        df = df if table.keeps_partition_columns else df.drop(*names)
+        df = df if keep else df.drop(*names)
     writer = df.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     writer = writer.partitionBy(PARTITION) if names else writer
     try:

@@ -31,9 +31,9 @@ def iceberg(
     """Return an Iceberg table, `namespace.name`, as a target of appends and a source of loads.
 
     `catalog` is the name of a catalog in PyIceberg's configuration, or its properties. With
-    `create`, the first append creates the table, partitioned by columns. With `evolve`, it adds the
-    columns that the table does not have. Raise InvalidInput or InvalidType for arguments that no
-    table can have.
+    `create`, the first append creates the table, partitioned by columns (`"country"`) or by what is
+    computed from them (`"day(ordered_at)"`). With `evolve`, it adds the columns that the table does
+    not have. Raise InvalidInput or InvalidType for arguments that no table can have.
     """
     return IcebergTable(identifier, catalog, create, partition_by, evolve)
 

@@ -23,7 +23,7 @@ from holdfast.spark.lake.changes import (
     with_fields,
 )
 from holdfast.spark.lake.iceberg_catalog import translated
-from holdfast.spark.lake.iceberg_types import _spark_type, spark_schema
+from holdfast.spark.lake.iceberg_types import spark_schema, spark_type
 from holdfast.spark.lake.table import Storage
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _with_ids(kind: Any, names: dict[int, list[str]] | None) -> Any:
         case theirs.MapType():
             key, value = _with_ids(kind.key_type, names), _with_ids(kind.value_type, names)
             return spark.MapType(key, value, not kind.value_required)
-    return _spark_type(kind, "")
+    return spark_type(kind, "")
 
 
 def _has_text(kind: Any) -> bool:

@@ -48,7 +48,14 @@ _FROM_SPARK: Final[dict[str, theirs.PrimitiveType]] = {
     "char": theirs.StringType(),
     "binary": theirs.BinaryType(),
 }
-_SUPPORTED: Final = (transforms.IdentityTransform,)
+_SUPPORTED: Final = (
+    transforms.IdentityTransform,
+    transforms.YearTransform,
+    transforms.MonthTransform,
+    transforms.DayTransform,
+    transforms.HourTransform,
+    transforms.TruncateTransform,
+)
 """The transforms whose values are computed for the files of an append."""
 UNPARTITIONABLE: Final = (theirs.BinaryType, theirs.FloatType, theirs.DoubleType)
 """Types without a text for a partition, or whose values PyIceberg rounds in manifests."""
@@ -68,10 +75,10 @@ def spark_schema(schema: Schema) -> spark.StructType:
 def _spark_field(field: theirs.NestedField, where: str) -> spark.StructField:
     from pyspark.sql import types as spark
 
-    return spark.StructField(field.name, _spark_type(field.field_type, where), field.optional)
+    return spark.StructField(field.name, spark_type(field.field_type, where), field.optional)
 
 
-def _spark_type(kind: theirs.IcebergType, where: str) -> spark.DataType:
+def spark_type(kind: theirs.IcebergType, where: str) -> spark.DataType:
     from pyspark.sql import types as spark
 
     match kind:
@@ -82,11 +89,11 @@ def _spark_type(kind: theirs.IcebergType, where: str) -> spark.DataType:
                 [_spark_field(field, f"{where}.{field.name}") for field in kind.fields]
             )
         case theirs.ListType():
-            element = _spark_type(kind.element_type, f"{where}[]")
+            element = spark_type(kind.element_type, f"{where}[]")
             return spark.ArrayType(element, not kind.element_required)
         case theirs.MapType():
-            key = _spark_type(kind.key_type, f"{where}.key")
-            value = _spark_type(kind.value_type, f"{where}.value")
+            key = spark_type(kind.key_type, f"{where}.key")
+            value = spark_type(kind.value_type, f"{where}.value")
             return spark.MapType(key, value, not kind.value_required)
     if (name := _TO_SPARK.get(type(kind))) is not None:
         made: spark.DataType = getattr(spark, name)()
@@ -166,7 +173,7 @@ def partition_spec(schema: Schema, columns: Sequence[PartitionColumn]) -> Partit
         if not transform.can_transform(kind) or isinstance(kind, UNPARTITIONABLE):
             raise InvalidInput(
                 f"partition_by has {column.transform} of `{column.name}`, which is of type {kind}",
-                hint=_PARTITIONABLE,
+                hint=f"{_PARTITIONABLE}, or by the year, month, day or hour of a time",
             )
         name = column.name
         if column.transform != "identity":
@@ -187,7 +194,7 @@ def parsed_transform(column: PartitionColumn) -> transforms.Transform[Any, Any]:
     error = InvalidInput if isinstance(found, transforms.UnknownTransform) else NotSupported
     raise error(
         f"partitioning by {column.transform} of `{column.name}` is not supported",
-        hint="partition by columns, such as one that has the day of a time",
+        hint="use a column, or year(…), month(…), day(…), hour(…) or truncate(3, …) of one",
     )
 
 
