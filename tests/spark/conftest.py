@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 from forks import forks
 from kept import Kept, await_end, kept_server
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from sparks import CONF, session_on
 
@@ -53,10 +54,17 @@ def local_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessi
 
 
 @pytest.fixture
-def classic_spark(local_spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
-    """Return a classic session, in a module whose other tests use sessions of each kind."""
+def classic_spark(
+    request: pytest.FixtureRequest, local_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SparkSession]:
+    """Yield a classic session, in a module whose other tests use sessions of each kind. Functions
+    of the module run on its executors."""
     monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)
-    return local_spark
+    was_registered = request.module.__name__ in cloudpickle.list_registry_pickle_by_value()
+    cloudpickle.register_pickle_by_value(request.module)
+    yield local_spark
+    if not was_registered:
+        cloudpickle.unregister_pickle_by_value(request.module)
 
 
 @pytest.fixture(scope="session")
