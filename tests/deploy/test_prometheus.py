@@ -225,6 +225,14 @@ def test_the_monitoring_page_does_not_repeat_the_rules() -> None:
     assert "- alert:" not in page
 
 
+def test_the_monitoring_page_lists_every_alert() -> None:
+    page = (ROOT / "docs" / "guides" / "monitoring.md").read_text()
+
+    listed = re.findall(r"^\| `(Holdfast\w+)` \|", page, re.MULTILINE)
+
+    assert listed == [rule["alert"] for rule in RULES]
+
+
 def promtool(*arguments: str) -> str:
     done = subprocess.run(
         [tool("promtool"), *arguments],

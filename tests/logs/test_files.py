@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -13,6 +14,7 @@ from threading import Event, Thread
 
 import pytest
 
+from holdfast.logs import files as files_module
 from holdfast.logs import log as log_module
 from holdfast.logs.files import LogFile, LogWriter
 from holdfast.logs.log import LONGEST_TAIL, Log
@@ -53,6 +55,27 @@ def write_numbers(path: Path, count: int) -> None:
     for number in range(count):
         writer.write(b"%09d\n" % number)
     writer.close()
+
+
+def test_a_log_says_where_a_full_disk_has_lost_output(tmp_path, monkeypatch):
+    path = tmp_path / "1.log"
+    writer = LogWriter(path, LIMIT)
+    writer.write(b"before\n")
+    with monkeypatch.context() as full:
+        full.setattr(files_module, "_write_all", refuse)
+        writer.write(b"lost\n")
+        writer.write(b"lost, too\n")
+
+    writer.write(b"after\n")
+    writer.write(b"later\n")
+    writer.close()
+
+    lost = b"[output was lost here: No space left on device]\n"
+    assert path.read_bytes() == b"before\n\n" + lost + b"after\nlater\n"
+
+
+def refuse(descriptor, data):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_log_within_its_limit_is_whole_and_in_few_files(tmp_path):

@@ -12,8 +12,9 @@ from holdfast.runner.scheduler.scheduler import Scheduler
 
 def test_a_failure_of_one_part_does_not_keep_the_others_open() -> None:
     scheduler, stopping = Scheduler.__new__(Scheduler), Event()
-    conductor, life, store = Mock(), Mock(), Mock()
+    conductor, life, disk, store = Mock(), Mock(), Mock(), Mock()
     scheduler._conductor, scheduler._life, scheduler._store = conductor, life, store
+    scheduler._disk = disk
     conductor.stop.side_effect = OSError("the supervisor cannot be reached")
     stopping.set()
 
@@ -22,4 +23,5 @@ def test_a_failure_of_one_part_does_not_keep_the_others_open() -> None:
 
     conductor.alerting.stop.assert_called_once_with()
     life.end.assert_called_once_with()
+    disk.stop.assert_called_once_with()
     store.close.assert_called_once_with()

@@ -56,14 +56,17 @@ class LogFile(PiecedLog):
 class LogWriter:
     """Appends to a log, together with other writers in this process and in others.
 
-    A write is in the file when it returns, so it survives `kill -9` of the writer. Errors are
-    ignored, since a full disk must not end the task whose output this is.
+    A write is in the file when it returns, so it survives `kill -9` of the writer. Errors are not
+    raised, since a full disk must not end the task whose output this is: once a write succeeds
+    again, a line before it says that output was lost.
     """
 
     def __init__(self, path: Path, max_size: int) -> None:
         """Create the log or continue it. Raise OSError if that fails."""
         self._path = path
         self._piece_size = max_size // PIECES
+        self._failure = ""
+        """Why the last write failed; empty: it did not."""
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._open()
@@ -72,10 +75,16 @@ class LogWriter:
             self._open()
 
     def write(self, data: bytes) -> None:
-        with suppress(OSError):
+        if self._failure:
+            data = f"\n[output was lost here: {self._failure}]\n".encode() + data
+        try:
             while data:
                 with self._newest_piece() as size:
                     data = data[self._append(data, size) :]
+        except OSError as error:
+            self._failure = error.strerror or "it could not be written"
+        else:
+            self._failure = ""
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -16,6 +16,7 @@ from holdfast.model.families import WATCHER_FAILURES
 from holdfast.model.figures import Figures
 from holdfast.model.service import ServiceKind
 from holdfast.runner.protocol.orders import Unwatch, WatchAsset, WatcherFailed
+from holdfast.runner.service.disk_watch import DiskWatch
 from holdfast.runner.service.sign_of_life import SignOfLife
 from holdfast.runner.service.supervisor_link import SupervisorLink
 from holdfast.settings import Settings, without_password
@@ -38,11 +39,13 @@ class Triggerer:
         self._store = open_store(settings, retry_window=settings.core.retry_window)
         self._figures = Figures()
         self._life = SignOfLife(self._store, ServiceKind.TRIGGERER, self._figures)
+        self._disk = DiskWatch(settings, ServiceKind.TRIGGERER)
         self._running: dict[WatcherSpec, _Wanted] = {}
 
     def run(self, stopping: Event) -> None:
         """Have the supervisor run watchers until `stopping` is set."""
         next_round = 0.0
+        self._disk.start()
         try:
             while not stopping.is_set():
                 if time.monotonic() >= next_round:
@@ -57,6 +60,7 @@ class Triggerer:
         finally:
             log.info("stopping: %d watchers are asked to end", len(self._running))
             self._supervisor.stop()
+            self._disk.stop()
             self._life.end()
             self._store.close()
             log.info("stopped")

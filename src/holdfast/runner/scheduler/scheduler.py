@@ -31,6 +31,7 @@ from holdfast.runner.scheduler.conductor import Conductor
 from holdfast.runner.scheduler.dag_files import DagDirectory
 from holdfast.runner.scheduler.journal import Journal
 from holdfast.runner.scheduler.known_dags import KnownDags
+from holdfast.runner.service.disk_watch import DiskWatch
 from holdfast.runner.service.sign_of_life import SignOfLife
 from holdfast.settings import Settings, without_password
 from holdfast.version import __version__
@@ -73,6 +74,7 @@ class Scheduler:
         self._conductor = Conductor(settings, journal)
         self._store = self._conductor.store
         self._life = SignOfLife(self._store, ServiceKind.SCHEDULER, journal.figures)
+        self._disk = DiskWatch(settings, ServiceKind.SCHEDULER)
         self._known = KnownDags(self._conductor, files, settings.dags.stale_after)
         retention = partial(apply_retention, self._store, settings)
         self._cleanup = PeriodicCleanup(self._store, settings.state_store, retention)
@@ -89,10 +91,12 @@ class Scheduler:
             closing.callback(log.info, "stopped")
             closing.callback(self._store.close)
             closing.callback(self._life.end)
+            closing.callback(self._disk.stop)
             closing.callback(self._conductor.alerting.stop)
             closing.callback(self._conductor.stop)
             closing.callback(log.info, "stopping: running tasks are interrupted, and runs released")
             self._conductor.alerting.start()
+            self._disk.start()
             while not stopping.is_set():
                 try:
                     self._life.tick()

@@ -26,6 +26,7 @@ _PASSING = (
     *("too many clients", "too many connections", "remaining connection slots", "terminating"),
 )
 _MYSQL_LOST = {2003, 2006, 2013, 2055, 1040, 1053, 1203, 1226, 1927}
+_MYSQL_READ_ONLY = {1290, 1792, 1836}
 # Deadlocks, stale snapshots, the same row inserted twice, and a row whose owner somebody has just
 # deleted: every insert follows a lookup.
 _CLASHES = {"40001", "40P01", "23505", "23503"}
@@ -48,9 +49,10 @@ def original(error: BaseException) -> BaseException:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Return whether the connection was lost or could not be made; another may work later."""
+    """Return whether the connection was lost, could not be made or is of no use, as to a standby;
+    another may work later."""
     error = original(error)
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) or is_read_only(error):
         return True
     state: str | None = getattr(error, "sqlstate", None)
     if type(error).__module__.startswith("psycopg"):
@@ -63,6 +65,15 @@ def is_lost(error: BaseException) -> bool:
     if type(error).__module__.startswith("pymysql"):
         return _mysql_code(error) in _MYSQL_LOST or type(error).__name__ == "InterfaceError"
     return False
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Return whether a server refuses all writes, as a standby does until it is promoted."""
+    error = original(error)
+    if getattr(error, "sqlstate", None) == "25006":
+        return True
+    text = str(error).lower().replace("_", "-").replace(" ", "-")
+    return _mysql_code(error) in _MYSQL_READ_ONLY and "read-only" in text
 
 
 def is_missing_table(error: BaseException) -> bool:
@@ -98,6 +109,11 @@ def translate(error: BaseException, url: sa.URL) -> HoldfastError:
         for sign, what, hint in _SQLITE:
             if sign in text:
                 return StoreUnavailable(f"{where} {what}", hint=hint)
+    if is_read_only(error):
+        return StoreUnavailable(
+            f"{where} is read-only: {_first_line(error)}",
+            hint="it may be a standby: wait until it is promoted, or check [database] url",
+        )
     if is_lost(error):
         reason = _first_line(error)
         return StoreUnavailable(f"{where} does not answer: {reason}", hint=_START_HINT)

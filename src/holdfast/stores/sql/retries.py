@@ -14,7 +14,13 @@ import sqlalchemy as sa
 
 from holdfast.errors import StoreUnavailable
 from holdfast.portable.backoff import Backoff
-from holdfast.stores.sql.failures import is_clash, is_driver_error, is_lost, translate
+from holdfast.stores.sql.failures import (
+    is_clash,
+    is_driver_error,
+    is_lost,
+    is_read_only,
+    translate,
+)
 
 log = logging.getLogger("holdfast.store")
 
@@ -138,7 +144,8 @@ class RetryPolicy:
         if not is_lost(error):
             raise translate(error, self._url) from error
         self._outage.go_on(translate(error, self._url).message)
-        if progress.committing and not self._repeatable:
+        # What is refused for being a write has certainly not happened.
+        if progress.committing and not self._repeatable and not is_read_only(error):
             raise StoreUnavailable(
                 "the connection to the database was lost during a commit, so the write may or may "
                 "not have happened",
