@@ -401,6 +401,7 @@ class TestCatalogs:
             assert load_of(spark, orders, 7).append(facts).rows == 4
             assert ids(facts) == [*range(7)]
 
+    @pytest.mark.full
     def test_loads_are_appended_on_s3(
         self, classic_spark: SparkSession, orders: AssetStore, tmp_path: Path
     ) -> None:
@@ -484,6 +485,7 @@ class TestProcesses:
         with ProcessPoolExecutor(3, mp_context=forking) as pool:
             yield pool
 
+    @pytest.mark.full
     @pytest.mark.parametrize("step", STEPS)
     def test_a_driver_that_is_killed_neither_loses_nor_repeats_rows(
         self, append: Callable[..., str], facts: IcebergTable, step: str
@@ -525,6 +527,7 @@ class TestProcesses:
         assert append(12) == ""
         assert ids(facts) == [*range(12)]
 
+    @pytest.mark.full
     def test_of_several_runs_at_once_one_appends(
         self,
         pool: ProcessPoolExecutor,

@@ -90,6 +90,7 @@ def test_a_commit_whose_response_is_lost_counts_once(
     assert ids(make_table()) == [*range(9)]
 
 
+@pytest.mark.full
 def test_runs_at_once_append_once(
     forking: ForkServerContext,
     spark_server: Kept,

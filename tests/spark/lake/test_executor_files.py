@@ -263,6 +263,7 @@ def test_objects_come_back_as_they_were(spark: SparkSession, bucket: Storage, re
     assert list(open_files(*bucket).list("")) == []
 
 
+@pytest.mark.full
 def test_files_larger_than_a_part_are_uploaded_whole(
     classic_spark: SparkSession, bucket: Storage
 ) -> None:
