@@ -64,10 +64,12 @@ def append_in_process(
 
 
 def disturb(step: str, act: Callable[[], object]) -> None:
-    """Have this process do something at a step of its first append."""
+    """Have this process do something at a step of its first append, or once it has looked for an
+    earlier commit."""
     owner: Any
     owner, name, is_after = {
         "planned": (DeltaLake, "open", False),
+        "looked": (appends, "_prepared", False),
         "written": (appends, "_write", True),
         "confirmed": (OpenDelta, "append", False),
         "committed": (OpenDelta, "append", True),

@@ -286,6 +286,22 @@ def test_a_commit_that_an_earlier_attempt_makes_late_is_adopted(
         commit(*held[0])
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_commit_between_the_look_and_a_change_of_the_table_is_found(
+    spark: SparkSession, store: Connection, orders: AssetStore, tmp_path: Path, is_there: bool
+) -> None:
+    facts = delta(tmp_path / "facts", create=True, evolve=True)
+    if is_there:
+        append(spark.range(100, 101), facts, store.task_store("dag", "run", "task"))
+    disturb("looked", lambda: crash_at("appended", spark, orders, facts, 5))
+
+    with pytest.raises(VersionConflict):
+        load_of(spark, orders, 5).append(facts)
+    assert load_of(spark, orders, 5).append(facts).rows == 5
+
+    assert ids(facts) == [*range(5), *([100] if is_there else [])]
+
+
 def test_a_restored_table_does_not_get_the_rows_again_by_itself(
     spark: SparkSession, orders: AssetStore, facts: DeltaLake
 ) -> None:

@@ -80,7 +80,10 @@ def append_once(table: LakeTable, write: Append) -> Appended:
     if opened is not None and (found := _look(table, opened, write)) is not None:
         return found
     df = write.rows()
-    opened = _prepared(table, opened, df)
+    looked, opened = opened, _prepared(table, opened, df)
+    # A commit conflicts only with those after the version that it is based on.
+    if opened is not looked and (found := _look(table, opened, write)) is not None:
+        return found
     opened.check_appendable()
     confirm = write.begin()
     place = f"{DATA}/{write.name}/{uuid4().hex}"
