@@ -140,7 +140,7 @@ class DeltaLake(LakeTable):
     def open_library(self, version: int | None) -> Any:
         """Return the table at a version as deltalake's `DeltaTable`; None if there is no table."""
         deltalake = _library()
-        with _translated(self.name):
+        with translated(self.name):
             try:
                 return deltalake.DeltaTable(
                     self.location, version=version, storage_options=self._options or None
@@ -174,7 +174,7 @@ class DeltaLake(LakeTable):
                 f"partition_by of {self.name} names all columns of the rows",
                 hint="leave at least one for the files",
             )
-        with _translated(self.name):
+        with translated(self.name):
             try:
                 deltalake.DeltaTable.create(
                     self.location,
@@ -259,7 +259,7 @@ class OpenDelta(OpenTable):
             )
 
     def newest(self, sequence: str) -> int | None:
-        with _translated(self._place.name):
+        with translated(self._place.name):
             found: int | None = self._table.transaction_version(sequence)
         return found
 
@@ -352,7 +352,7 @@ class OpenDelta(OpenTable):
         yield from self._commits
         known, limit = len(self._commits), max(_FIRST_PART, 4 * len(self._commits))
         while not self._has_all:
-            with _translated(self._place.name):
+            with translated(self._place.name):
                 self._commits = self._table.history(limit)
             self._has_all = len(self._commits) < limit
             yield from self._commits[known:]
@@ -434,7 +434,7 @@ def _safe(location: str, options: dict[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def _translated(name: str) -> Iterator[None]:
+def translated(name: str) -> Iterator[None]:
     """Raise errors of deltalake as BackendFailed."""
     deltalake = _library()
     try:

@@ -27,7 +27,7 @@ from holdfast.spark.lake.changes import (
     plain,
     with_fields,
 )
-from holdfast.spark.lake.delta import DeltaLake, _translated
+from holdfast.spark.lake.delta import DeltaLake, translated
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -133,7 +133,7 @@ class DeltaHistory(History):
 
     def files(self, at: Position) -> Sequence[TableFile]:
         table = self._at(at.version)
-        with _translated(self.name):
+        with translated(self.name):
             vectors = table.deletion_vectors().read_all().num_rows
             found = table.get_add_actions(flatten=False)
         if vectors:
