@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.accessor.asset_store import AssetStore
+from holdfast.spark.lake.table import LakeTable
 from holdfast.spark.streams.batch import Batch
 from holdfast.spark.streams.streaming import foreach_batch
 
@@ -30,7 +31,7 @@ class Events(NamedTuple):
             file.write_text(f'{{"number": {number}}}\n')
             os.utime(file, (number, number))
 
-    def start(self, write: Callable[[DataFrame, Batch], object]) -> StreamingQuery:
+    def start(self, write: Callable[[DataFrame, Batch], object] | LakeTable) -> StreamingQuery:
         checkpoint = f"{self.place}/checkpoint"
         once = foreach_batch(self.assets, write, checkpoint=checkpoint)
         stream = self.spark.readStream.schema("number long").option("maxFilesPerTrigger", 1)

@@ -12,6 +12,8 @@ from holdfast.errors import InvalidType
 from holdfast.model.value import check_key
 from holdfast.spark.code_shipping import ship
 from holdfast.spark.error_translation import error_in
+from holdfast.spark.lake.batch_append import BatchAppend
+from holdfast.spark.lake.table import LakeTable
 from holdfast.spark.paths import check_path
 from holdfast.spark.streams import batch
 from holdfast.spark.streams.batch import Batch, Batches
@@ -26,7 +28,7 @@ INTERVAL: Final = 1.0
 
 def foreach_batch(
     asset_store: AssetStore,
-    function: Callable[[DataFrame, Batch], object],
+    function: Callable[[DataFrame, Batch], object] | LakeTable,
     *,
     checkpoint: str,
     key: str = "stream",
@@ -35,9 +37,12 @@ def foreach_batch(
 
     `function(df, batch)` is called for each batch that the asset store has not recorded, and must
     write it idempotently: into `batch.directory`, replacing it whole. The batch is recorded when
-    the function has returned. `checkpoint` is the query's own `checkpointLocation`; if that and the
+    the function has returned. A Delta or Iceberg table in place of the function gets each batch
+    appended exactly once. `checkpoint` is the query's own `checkpointLocation`; if that and the
     record disagree, the query fails with an error that explains it.
     """
+    if isinstance(function, LakeTable):
+        function = BatchAppend(function)
     if not callable(function):
         raise InvalidType(
             f"foreach_batch calls a function for each batch, not a {type(function).__name__}",
