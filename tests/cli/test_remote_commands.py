@@ -173,7 +173,10 @@ NEEDING_THE_DATABASE: list[tuple[str, ...]] = [
     ("auth", "user-token", "--role", "viewer"),
     ("auth", "worker-token"),
 ]
-WITHOUT_A_STORE = {("alerts", "test"), ("completion",), ("config", "get"), ("config", "list")}
+WITHOUT_A_STORE = {
+    *(("alerts", "test"), ("completion",), ("config", "get"), ("config", "list")),
+    (STATE, "leftovers"),
+}
 ON_SPARK = {(STATE, name) for name in ("copy", "export", "import", "reconcile")}
 
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from holdfast.spark.checkpoints.chunks import read_chunks, write_chunks
     from holdfast.spark.jobs.driver import driver
     from holdfast.spark.jobs.job import SparkJob
+    from holdfast.spark.lake.chunk_append import append_chunks
     from holdfast.spark.lake.delta import delta
     from holdfast.spark.lake.iceberg import iceberg
     from holdfast.spark.lake.table_reader import read_table
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SparkJob",
     "append",
+    "append_chunks",
     "checkpointed",
     "delta",
     "driver",
@@ -39,6 +41,7 @@ __all__ = [
 _HOMES = {
     "SparkJob": "jobs.job",
     "append": "lake.task_append",
+    "append_chunks": "lake.chunk_append",
     "checkpointed": "checkpoints.checkpoint",
     "delta": "lake.delta",
     "driver": "jobs.driver",
