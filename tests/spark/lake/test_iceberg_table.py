@@ -1140,3 +1140,10 @@ class TestCreation:
                     "aws_region": "us-east-1",
                 },
             )
+
+
+def test_two_columns_that_iceberg_calls_the_same_are_an_error() -> None:
+    columns = StructType.fromDDL("`a.b` long, a struct<b: long>")
+
+    with pytest.raises(InvalidInput, match=r"multiple fields for name a\.b"):
+        iceberg_schema(columns)

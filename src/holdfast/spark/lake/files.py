@@ -29,8 +29,9 @@ ARROW: Final = "Arrow on Spark's executors"
 _SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
-"""Times and decimals as all readers know them."""
+"""Times, decimals and dates as all readers know them."""
 
 
 class Written(NamedTuple):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg import transforms
 from pyiceberg import types as theirs
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, index_by_name
 
 from holdfast.errors import InvalidInput, NotSupported, TableChanged
 from holdfast.spark.lake.table import PartitionColumn
@@ -105,12 +105,21 @@ def spark_type(kind: theirs.IcebergType, where: str) -> spark.DataType:
 
 
 def iceberg_schema(schema: spark.StructType) -> Schema:
-    """Return columns in Iceberg's types. Raise InvalidInput for a type that Iceberg does not have.
+    """Return columns in Iceberg's types. Raise InvalidInput for a type that Iceberg does not have,
+    and for two columns of one name.
 
     The ids are provisional: a new table has others.
     """
     ids = count(1)
-    return Schema(*_fields(schema, ids, ""))
+    found = Schema(*_fields(schema, ids, ""))
+    try:
+        index_by_name(found)
+    except ValueError as error:
+        raise InvalidInput(
+            f"Iceberg cannot tell two of the columns apart: {error}",
+            hint="rename one: a field `b` of `a` has the same name as a column `a.b`",
+        ) from error
+    return found
 
 
 def iceberg_type(kind: spark.DataType, where: str) -> theirs.IcebergType:
