@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -329,6 +330,22 @@ def test_a_restore_that_is_undone_counts_as_none(
     assert ids(facts) == [*range(7)]
 
 
+def test_a_restore_without_a_rewind_leaves_no_gap(
+    spark: SparkSession, orders: AssetStore, facts: DeltaLake
+) -> None:
+    for count in (3, 6):
+        load_of(spark, orders, count).append(facts)
+    DeltaTable(facts.location).restore(1)
+
+    with pytest.raises(TableChanged, match="restored to an earlier version") as caught:
+        load_of(spark, orders, 9).append(facts)
+    assert "rewind the watermark" in caught.value.hint
+    orders.rewind("watermark", version=orders.history("watermark")[-1].version)
+    load_of(spark, orders, 9).append(facts)
+
+    assert ids(facts) == [*range(9)]
+
+
 def test_a_rewound_watermark_does_not_append_rows_twice(
     spark: SparkSession, orders: AssetStore, facts: DeltaLake
 ) -> None:
@@ -523,6 +540,18 @@ def test_tables_that_an_append_would_violate_are_refused(
 
     with pytest.raises(NotSupported, match=next(iter(properties))):
         load_of(spark, orders, 3).append(delta(tmp_path / "facts"))
+
+
+def test_partitions_that_deltalake_cannot_read_are_refused(
+    spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    facts = delta(tmp_path / "facts", create=True, partition_by="price")
+    rows = spark.createDataFrame([(1, Decimal("-0.50"))], "id long, price decimal(5, 2)")
+
+    with pytest.raises(InvalidInput, match=r"has -0\.50 in the partition column `price`"):
+        append(rows, facts, store.task_store("dag", "run", "task"))
+
+    assert DeltaTable(facts.location).version() == 0
 
 
 def test_nothing_new_commits_nothing(

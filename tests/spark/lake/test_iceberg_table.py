@@ -1143,7 +1143,7 @@ class TestCreation:
 
 
 def test_two_columns_that_iceberg_calls_the_same_are_an_error() -> None:
-    columns = StructType.fromDDL("`a.b` long, a struct<b: long>")
+    columns = spark.StructType().add("a.b", "long").add("a", spark.StructType().add("b", "long"))
 
     with pytest.raises(InvalidInput, match=r"multiple fields for name a\.b"):
         iceberg_schema(columns)

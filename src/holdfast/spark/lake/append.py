@@ -162,6 +162,8 @@ def _look(table: LakeTable, opened: OpenTable, write: Append) -> Appended | None
         if commit is not None and not commit.is_undone:
             raise _unknown(table, write, other, commit)
     if newest < number:
+        if newest <= write.counted:
+            _check_last(table, opened, write, newest)
         return None
     commit = opened.commit_of(write.identity) or Found("", None)
     if commit.stamp is None:
@@ -184,6 +186,19 @@ def _look(table: LakeTable, opened: OpenTable, write: Append) -> Appended | None
     if commit.is_undone:
         return None
     raise _unknown(table, write, number, commit)
+
+
+def _check_last(table: LakeTable, opened: OpenTable, write: Append, number: int) -> None:
+    """Raise TableChanged if the last write was undone: the next one would leave a gap."""
+    sequence = write.identity.sequence
+    last = opened.commit_of(Identity(sequence, number, ""))
+    if last is not None and last.is_undone:
+        raise TableChanged(
+            f"{table.name} had the rows of write {number} of {sequence} in version {last.version}, "
+            "and was restored to an earlier version since",
+            hint=f"restore version {last.version} or a later one; or rewind the watermark to the "
+            f"loads that the table has; or, to go on without those rows, {write.reset}",
+        )
 
 
 def _unknown(table: LakeTable, write: Append, number: int, commit: Found | None) -> TableChanged:

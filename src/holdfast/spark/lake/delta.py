@@ -282,6 +282,7 @@ class OpenDelta(OpenTable):
         most = int(self._metadata.configuration.get("delta.dataSkippingNumIndexedCols", "32"))
         now = time.time_ns() // 1_000_000
         names = [column.name for column in self.partition_by]
+        decimals = {name for name in names if self.schema[name].dataType.typeName() == "decimal"}
         adds = []
         for file in files:
             values = dict(zip(names, file.partition, strict=True))
@@ -291,6 +292,14 @@ class OpenDelta(OpenTable):
                     "Delta reads as null; nothing was committed",
                     hint="replace it: nullif(…, '')",
                 )
+            for name in decimals:
+                if (text := values[name] or "").startswith("-") and "." in text:
+                    raise InvalidInput(
+                        f"a row for {self._place.name} has {text} in the partition column "
+                        f"`{name}`: deltalake cannot read a table with such a partition; nothing "
+                        "was committed",
+                        hint="partition by another column, such as floor(…)",
+                    )
             for name, value in self._place.replaced.items():
                 if values[name] != value:
                     raise InvalidInput(

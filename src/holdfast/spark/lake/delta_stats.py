@@ -31,10 +31,13 @@ def statistics(footer: bytes, schema: StructType, most: int) -> str:
     by a filter on such a column.
     """
     metadata = metadata_of(footer)
+    if any("." in field.name for field in _fields(schema)):
+        # A footer separates the parts of a path by dots.
+        return _ENCODER.encode({"numRecords": metadata.num_rows}).decode()
     columns = list(_leaves(schema, ()))
     wanted = dict(columns if most < 0 else columns[:most])
     has_nan_free_bounds = metadata.created_by.startswith("parquet-mr")
-    is_complete = all("." not in field.name for field in _fields(schema))
+    is_complete = True
     nulls: dict[str, Any] = {}
     lowest: dict[str, Any] = {}
     highest: dict[str, Any] = {}
@@ -77,7 +80,7 @@ def _leaves(schema: StructType, above: tuple[str, ...]) -> Iterator[tuple[tuple[
         path = (*above, field.name)
         if isinstance(field.dataType, StructType):
             yield from _leaves(field.dataType, path)
-        elif "." not in field.name:  # a footer separates the parts of a path by dots
+        else:
             yield path, field.dataType.typeName()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg import transforms
 from pyiceberg import types as theirs
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.schema import Schema
 
 from holdfast.errors import InvalidInput, NotSupported, TableChanged
 from holdfast.spark.lake.table import PartitionColumn
@@ -111,15 +111,14 @@ def iceberg_schema(schema: spark.StructType) -> Schema:
     The ids are provisional: a new table has others.
     """
     ids = count(1)
-    found = Schema(*_fields(schema, ids, ""))
+    fields = _fields(schema, ids, "")
     try:
-        index_by_name(found)
+        return Schema(*fields)
     except ValueError as error:
         raise InvalidInput(
             f"Iceberg cannot tell two of the columns apart: {error}",
             hint="rename one: a field `b` of `a` has the same name as a column `a.b`",
         ) from error
-    return found
 
 
 def iceberg_type(kind: spark.DataType, where: str) -> theirs.IcebergType:
