@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,29 @@ def test_an_append_replaces_a_partition_in_the_same_commit(
     assert ids(facts) == [0, 2, 3, 5, 6, 8]
     with pytest.raises(InvalidInput, match="by which the Delta table .* is not partitioned"):
         append(of_part(spark, 1), delta(facts.location, replace={"name": "x"}), task, key="fourth")
+
+
+def test_values_of_replace_have_the_type_of_their_column(
+    spark: SparkSession, store: Connection, tmp_path: Path
+) -> None:
+    task = store.task_store("dag", "run", "task")
+    facts = delta(tmp_path / "facts", create=True, partition_by=["day", "price"])
+    rows = "id long, day date, price decimal(5, 2)"
+    old = [(1, date(1969, 1, 31), Decimal(2)), (2, date(2026, 1, 31), Decimal(3))]
+    append(spark.createDataFrame(old, rows), facts, task)
+    for number, (day, price) in enumerate([(date(1969, 1, 31), 2), ("1969-01-31", Decimal("2.0"))]):
+        one = delta(facts.location, replace={"day": day, "price": price})
+        new = spark.createDataFrame([(10 + number, date(1969, 1, 31), Decimal(2))], rows)
+        append(new, one, task, key=f"key {number}")
+
+    assert ids(facts) == [2, 11]
+    append(
+        spark.createDataFrame([], rows), delta(facts.location, replace={"price": 3}), task, key="x"
+    )
+    assert ids(facts) == [11]
+    for bad in (Decimal("2.001"), "two", date(2026, 1, 31)):
+        with pytest.raises(InvalidInput, match="replace= says .* for `price`"):
+            append(new, delta(facts.location, replace={"price": bad}), task, key="bad")
 
 
 def test_a_commit_names_its_load(spark: SparkSession, orders: AssetStore, facts: DeltaLake) -> None:

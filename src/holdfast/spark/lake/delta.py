@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -97,7 +98,7 @@ def delta(
     columns = None if names is None else tuple(PartitionColumn(name) for name in names)
     if replace is not None and (not isinstance(replace, Mapping) or not replace):
         raise InvalidType(f"replace is {replace!r}", hint='replace={"day": date(2026, 1, 31)}')
-    replaced = {name: partition_text(value) for name, value in (replace or {}).items()}
+    replaced = dict(replace or {})
     return DeltaLake(_location(os.fspath(uri)), dict(options), create, columns, evolve, replaced)
 
 
@@ -111,7 +112,7 @@ class DeltaLake(LakeTable):
         creates: bool,
         partition_by: tuple[PartitionColumn, ...] | None,
         evolves: bool,
-        replaced: dict[str, str | None],
+        replaced: dict[str, Any],
     ) -> None:
         self.location = location
         self.creates = creates
@@ -230,6 +231,7 @@ class OpenDelta(OpenTable):
                 f"replace= names `{min(unknown)}`, by which {self._place.name} is not partitioned",
                 hint=f"name partition columns: {', '.join(names) or 'there are none'}",
             )
+        self._replaced()
         properties = self._metadata.configuration
         protocol = self._table.protocol()
         problems = [
@@ -258,6 +260,27 @@ class OpenDelta(OpenTable):
                 hint="append with Delta's own writer, or to a table without it",
             )
 
+    def _replaced(self) -> dict[str, str | None]:
+        """Return the texts of the values of `replace=` in the types of their columns. Raise
+        InvalidInput for a value that a column cannot have."""
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_type
+
+        texts = {}
+        for name, value in self._place.replaced.items():
+            kind = to_arrow_type(self.schema[name].dataType, timezone="UTC")
+            if pa.types.is_decimal(kind) and type(value) is int:
+                value = Decimal(value)
+            try:
+                texts[name] = partition_text(pa.scalar(value).cast(kind).as_py())
+            except (pa.ArrowException, ValueError, TypeError, NotImplementedError) as error:
+                raise InvalidInput(
+                    f"replace= says {value!r} for `{name}` of {self._place.name}, which is of type "
+                    f"{kind}: {error}",
+                    hint="give a value of that type",
+                ) from error
+        return texts
+
     def newest(self, sequence: str) -> int | None:
         with translated(self._place.name):
             found: int | None = self._table.transaction_version(sequence)
@@ -282,6 +305,7 @@ class OpenDelta(OpenTable):
         most = int(self._metadata.configuration.get("delta.dataSkippingNumIndexedCols", "32"))
         now = time.time_ns() // 1_000_000
         names = [column.name for column in self.partition_by]
+        replaced = self._replaced()
         decimals = {name for name in names if self.schema[name].dataType.typeName() == "decimal"}
         adds = []
         for file in files:
@@ -300,7 +324,7 @@ class OpenDelta(OpenTable):
                         "was committed",
                         hint="partition by another column, such as floor(…)",
                     )
-            for name, value in self._place.replaced.items():
+            for name, value in replaced.items():
                 if values[name] != value:
                     raise InvalidInput(
                         f"a row for {self._place.name} has the {name} {values[name]}, but "
@@ -316,7 +340,7 @@ class OpenDelta(OpenTable):
             app_transactions=[Transaction(stamp.sequence, stamp.number)],
             **retries,
         )
-        filters = [(name, "=", value or "") for name, value in self._place.replaced.items()]
+        filters = [(name, "=", value or "") for name, value in replaced.items()]
         try:
             self._table.create_write_transaction(
                 adds,
