@@ -80,6 +80,21 @@ def test_a_retry_with_another_until_ends_at_the_planned_end(
     assert incremental(df, orders, cursor="at", until=7).end == 4
 
 
+def test_a_listing_that_is_older_than_the_plan_is_an_error(
+    spark: SparkSession, orders: AssetStore, failed: Callable[..., Load], tmp_path: Path
+) -> None:
+    files = f"{tmp_path}/source"
+    frame(spark, [(1, 1), (2, 2)]).write.parquet(files)
+    older = spark.read.parquet(files)
+    older.count()
+    frame(spark, [(3, 3)]).write.mode("append").parquet(files)
+    failed(spark.read.parquet(files))
+
+    with pytest.raises(SourceChanged, match="ends at 3, which no row of this DataFrame reaches"):
+        incremental(older, orders, cursor="at")
+    assert incremental(spark.read.parquet(files), orders, cursor="at").write(ids).rows == 3
+
+
 def test_a_load_with_other_rules_replaces_one_that_did_not_finish(
     classic_spark: SparkSession,
     orders: AssetStore,

@@ -11,7 +11,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.errors import CheckFailed, InvalidInput
+from holdfast.errors import CheckFailed, InvalidInput, SourceChanged
 from holdfast.spark.loads.arguments import LoadRules
 from holdfast.spark.loads.cursor import Value
 from holdfast.spark.loads.expectations import passes
@@ -67,7 +67,8 @@ class Bounding:
     """The bounding of a load that follows the watermark `mark`.
 
     `planned` is the watermark that an earlier attempt at the same load has planned: the range and
-    the rows stay the same. `where` names the watermark in errors.
+    the rows stay the same; with `ends_at_row`, it is the cursor value of a row that there was.
+    `where` names the watermark in errors.
     """
 
     def __init__(
@@ -77,6 +78,8 @@ class Bounding:
         mark: Watermark | None,
         planned: Watermark | None,
         where: str,
+        *,
+        ends_at_row: bool = False,
     ) -> None:
         self._rules = rules
         self._mark = mark
@@ -91,6 +94,8 @@ class Bounding:
                 "decide which rows are malformed: they must be read only once",
                 hint="remove materialize=False",
             )
+        # Rows of other sources may be updated, and are then beyond the end.
+        self._ends_at_row = ends_at_row and found.is_fixed
         repeatable = found.is_fixed and not found.is_parsed
         self._fixed = repeatable if rules.materialize is None else not rules.materialize
         self._compares_as_spark = found.compares_as_spark
@@ -102,7 +107,7 @@ class Bounding:
         """Fix the range, and count and check its rows.
 
         Raise InvalidInput if a cursor is null or too many rows must be remembered, CheckFailed if
-        the rows fail a check.
+        the rows fail a check, SourceChanged if they do not reach the planned end.
         """
         rules = self._rules
         top = self._planned.value if self._planned else rules.top()
@@ -128,11 +133,25 @@ class Bounding:
                 f"{self._where}; nothing was loaded",
                 hint='on_null="skip" skips such rows',
             )
+        if self._ends_at_row:
+            self._check_end(survey.end)
         mark = self._planned or self._next_mark(survey.end)
         end = rules.end if rules.is_backfill else mark.value if mark else None
         bounded = self._as_planned(self._fresh(self._ended(end)), mark)
         found = Findings(survey.rows, max(beyond, survey.beyond), survey.failures, survey.rejected)
         return checked(bounded, rules, mark, found, self._where)
+
+    def _check_end(self, end: Any) -> None:
+        """Raise SourceChanged if the rows do not reach the planned end: files that were listed
+        before another run planned the load lack its last rows."""
+        planned = self._planned
+        if planned is not None and (end is None or end < planned.value):
+            raise SourceChanged(
+                f"an unfinished load for {self._where} ends at {planned.value}, which no row of "
+                "this DataFrame reaches; nothing was loaded",
+                hint="run this again with a DataFrame that is created now; if the rows were "
+                "removed on purpose, delete the plan, the entry `…/plan` beside the watermark",
+            )
 
     def _begin(self) -> tuple[Bound | None, Memory | None]:
         """Return the lower bound to read from, and which rows from there on are loaded already."""

@@ -416,7 +416,12 @@ class Load:
         if isinstance(self._source, TableVersions):
             bounded = self._source.bounded(*limits)
         else:
-            bounded = Bounding(self._source, *limits).result()
+            plan = self._planning.plan if self._planning else None
+            ends_at_row = plan is not None and plan.ends_at_row
+            bounded = Bounding(self._source, *limits, ends_at_row=ends_at_row).result()
+        if self._planning is not None and bounded.mark is not None:
+            ahead = self._mark is None or bounded.mark.value != self._mark.value
+            self._planning.ends_at_row = ahead and bounded.most is not None
         if bounded.beyond:
             log.warning(
                 "%s: %s rows have a `%s` in the future; left for a later load",

@@ -54,6 +54,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """The paths below which attempts have published a directory of this load, or begun to."""
     table: str = ""
     """The table that attempts have begun to append the rows to."""
+    ends_at_row: bool = False
+    """The load ends at the cursor value of a row that was there when it was planned."""
 
 
 class Planning:
@@ -87,6 +89,8 @@ class Planning:
         """The number of this load: that of its earlier attempts, or one that no load has had."""
         self.plan = self._kept(self._former)
         """The plan that an earlier attempt at this load has stored, if it had the same rules."""
+        self.ends_at_row = False
+        """Whether a new plan ends at the cursor value of a row."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -199,7 +203,8 @@ class Planning:
         return None
 
     def _new(self, watermark: Any) -> Plan:
-        new = Plan(self.number, self.version, self._after, self._rules, watermark)
+        these = (self.number, self.version, self._after, self._rules, watermark)
+        new = Plan(*these, ends_at_row=self.ends_at_row)
         former = self._former
         if former is None:
             return new
