@@ -53,6 +53,8 @@ def orders(tmp_path: Path) -> Iterator[AssetStore]:
         yield opened.asset_store(name="orders", declare=True)
 
 
+# The executors of the cluster have no obstore: test_executor_files has the error.
+@pytest.mark.parametrize("spark", ["local", "connect"], indirect=True)
 def test_loads_are_appended_on_s3(
     spark: SparkSession, orders: AssetStore, make_table: MakeTable
 ) -> None:
