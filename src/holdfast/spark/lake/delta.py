@@ -299,7 +299,6 @@ class OpenDelta(OpenTable):
         )
 
     def append(self, files: Sequence[DataFile], stamp: Stamp) -> str:
-        deltalake = _library()
         from deltalake.transaction import AddAction, CommitProperties, Transaction
 
         most = int(self._metadata.configuration.get("delta.dataSkippingNumIndexedCols", "32"))
@@ -341,7 +340,7 @@ class OpenDelta(OpenTable):
             **retries,
         )
         filters = [(name, "=", value or "") for name, value in replaced.items()]
-        try:
+        with _committing(self._place.name):
             self._table.create_write_transaction(
                 adds,
                 "overwrite" if filters else "append",
@@ -350,15 +349,6 @@ class OpenDelta(OpenTable):
                 filters or None,
                 commit_properties=properties,
             )
-        except deltalake.exceptions.CommitFailedError as error:
-            raise CommitConflict(
-                f"{self._place.name} has changed: {_reason(error)}", hint="run this again"
-            ) from error
-        except (deltalake.exceptions.DeltaError, OSError) as error:
-            raise UnknownOutcome(
-                f"the commit to {self._place.name} has failed: {_reason(error)}",
-                hint="check that the table can be written to, and run this again: it looks first",
-            ) from error
         with suppress(BackendFailed):  # it is committed: the version is only for people
             opened = self._place.open()
             if opened is not None and (found := opened.commit_of(stamp.identity)) is not None:
@@ -368,17 +358,8 @@ class OpenDelta(OpenTable):
     def add_columns(self, columns: StructType) -> None:
         deltalake = _library()
         fields = deltalake.Schema.from_json(columns.json()).fields
-        try:
+        with _committing(self._place.name):
             self._table.alter.add_columns(fields)
-        except deltalake.exceptions.CommitFailedError as error:
-            raise CommitConflict(
-                f"{self._place.name} has changed: {_reason(error)}", hint="run this again"
-            ) from error
-        except (deltalake.exceptions.DeltaError, OSError) as error:
-            raise UnknownOutcome(
-                f"the commit to {self._place.name} has failed: {_reason(error)}",
-                hint="check that the table can be written to, and run this again: it looks first",
-            ) from error
 
     def _history(self) -> Iterator[dict[str, Any]]:
         """Yield the commits up to this version, newest first, as far as the log has them."""
@@ -476,6 +457,23 @@ def translated(name: str) -> Iterator[None]:
         raise BackendFailed(
             f"cannot use {name}: {_reason(error)}",
             hint="check the URL, storage_options and credentials",
+        ) from error
+
+
+@contextmanager
+def _committing(name: str) -> Iterator[None]:
+    """Raise errors of deltalake in a commit as CommitConflict or UnknownOutcome."""
+    deltalake = _library()
+    try:
+        yield
+    except deltalake.exceptions.CommitFailedError as error:
+        raise CommitConflict(
+            f"{name} has changed: {_reason(error)}", hint="run this again"
+        ) from error
+    except (deltalake.exceptions.DeltaError, OSError) as error:
+        raise UnknownOutcome(
+            f"the commit to {name} has failed: {_reason(error)}",
+            hint="check that the table can be written to, and run this again: it looks first",
         ) from error
 
 
